@@ -1,0 +1,18 @@
+"""The interval recursion, once per technology. Every module here has the same three functions.
+
+The recursion: α_0[0] = 0 and, for n = 1 … N, α_n[p] = log Σ over vertices v with end(v) = p of
+exp(α_{n−1}[start(v)] + log_weights[n, v]). Then α_n[2^D] is the log-likelihood of the first n tokens as a sentence.
+
+``forward(log_weights, lengths) → (completions, memory)``
+    log_weights (B, N, V), lengths (B,) in 1..N → completions (B, N): α_n[2^D] for n = 1 … N, and whatever tensor the
+    kernel's own ``backward`` wants to see again.
+
+``backward(log_weights, lengths, memory, grad) → grad_log_weights``
+    grad (B, N) of the completions → (B, N, V): the posterior probability that vertex v emits token n, times grad.
+
+``alphas(log_weights, lengths, maximise=False) → alphas``
+    → (B, N + 1, 2^D + 1), in a dtype of the kernel's choosing; with ``maximise`` the sum becomes a maximum.
+
+Results past a sentence's length are −inf (0 for gradients). Weights there may hold anything, NaN included: no kernel
+reads them into a result.
+"""

@@ -1,0 +1,107 @@
+"""The marginal likelihood of a sentence: the sum over every binary tree that could have produced it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any, Literal, Protocol, cast, get_args
+
+import torch
+from torch import Tensor
+
+from torch_ctree.trees import paper
+from torch_ctree.trees.checks import check_lengths, check_log_weights, check_weight_values
+from torch_ctree.trees.kernels import torch as torch_kernel
+
+Backend = Literal["auto", "paper", "torch", "numba", "triton"]
+
+
+class Kernel(Protocol):
+    """What a module in ``kernels`` offers; see that package's docstring."""
+
+    def forward(self, log_weights: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]: ...  # noqa: D102
+    def backward(self, log_weights: Tensor, lengths: Tensor, memory: Tensor, grad: Tensor) -> Tensor: ...  # noqa: D102
+    def alphas(self, log_weights: Tensor, lengths: Tensor, maximise: bool = False) -> Tensor: ...  # noqa: D102
+
+
+def tree_log_likelihood(
+    log_weights: Tensor, lengths: Tensor, *, backend: Backend = "auto", validate_args: bool = True
+) -> Tensor:
+    """log Σ over all binary trees with as many leaves as the sentence has tokens, of the product of their leaves' weights.
+
+    log_weights: (B, N, V), floating point: log m(v) + log p(x_n | v), vertices in heap order (root 0; children of v:
+        2v + 1 and 2v + 2), V = 2^(D+1) − 1 for a tree of depth D. Rows past a sentence's length are ignored.
+    lengths: (B,), integers in 1..N: the number of tokens of each sentence.
+    backend: "numba" (CPU), "torch" (any device), "paper" (the paper's table M, slow), "triton" (planned), or "auto": the
+        fastest one that can run.
+    validate_args: check the values too: NaN or +inf in log_weights, lengths out of range. On a GPU this waits for the
+        device; switch it off in an inner loop. Shapes, dtypes and devices are always checked.
+
+    → (B,) natural log-likelihoods, differentiable (the gradient is the posterior probability that vertex v emits token
+    n), −inf with a zero gradient where no tree fits. float16 and bfloat16 are summed, and returned, in float32.
+
+    With weights of one, it counts trees:
+
+    >>> tree_log_likelihood(torch.zeros(1, 4, 15), torch.tensor([4])).exp().round()
+    tensor([5.])
+    """
+    check_log_weights(log_weights)
+    lengths = check_lengths(lengths, log_weights.shape[:1], log_weights.shape[1], log_weights.device, validate_args)
+    if validate_args:
+        check_weight_values(log_weights, lengths)
+    log_weights = in_accumulation_dtype(log_weights)
+    if backend == "paper":
+        return paper.log_likelihood(log_weights, lengths)
+    completions = completion_log_probs(log_weights, lengths, kernel_for(log_weights.device, backend))
+    return completions.gather(1, lengths[:, None] - 1)[:, 0]
+
+
+def in_accumulation_dtype(log_weights: Tensor) -> Tensor:
+    """float16 and bfloat16 as float32; float32 and float64 as they are."""
+    return log_weights.float() if log_weights.dtype in (torch.float16, torch.bfloat16) else log_weights
+
+
+def kernel_for(device: torch.device, backend: Backend = "auto") -> Kernel:
+    """The module in ``kernels`` that computes on a device."""
+    if backend not in get_args(Backend) or backend == "paper":
+        names = ", ".join(repr(name) for name in get_args(Backend))
+        raise ValueError(f"backend: got {backend!r}; expected one of {names}")
+    if backend == "triton":
+        raise ValueError("backend: got 'triton', which this version does not have yet; use 'torch' on a GPU")
+    if backend == "auto":
+        backend = "numba" if device.type == "cpu" and importlib.util.find_spec("numba") else "torch"
+    if backend == "numba" and device.type != "cpu":
+        raise ValueError(f"backend: got 'numba' with log_weights on {device}; expected tensors on the CPU, or 'torch'")
+    return cast(Kernel, importlib.import_module(f"torch_ctree.trees.kernels.{backend}"))
+
+
+def completion_log_probs(log_weights: Tensor, lengths: Tensor, kernel: Kernel) -> Tensor:
+    """log_weights (B, N, V), lengths (B,) → (B, N): the log-likelihood of each prefix as a whole sentence.
+
+    Differentiable; −inf past a sentence's length.
+    """
+    return cast(Tensor, _Completions.apply(log_weights, lengths, kernel))
+
+
+class _Completions(torch.autograd.Function):
+    """The recursion with its hand-written derivative: posterior marginals."""
+
+    @staticmethod
+    def forward(ctx: Any, log_weights: Tensor, lengths: Tensor, kernel: Kernel) -> Tensor:
+        completions, memory = kernel.forward(log_weights, lengths)
+        ctx.save_for_backward(log_weights, lengths, memory)
+        ctx.kernel = kernel
+        return completions
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        log_weights, lengths, memory = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True: someone wants to differentiate the marginals
+            return differentiable_marginals(log_weights, lengths, grad), None, None
+        return ctx.kernel.backward(log_weights, lengths, memory, grad), None, None
+
+
+def differentiable_marginals(log_weights: Tensor, lengths: Tensor, grad: Tensor) -> Tensor:
+    """log_weights (B, N, V), lengths (B,), grad (B, N) → (B, N, V): posterior marginals that autograd can see through."""
+    alphas = torch_kernel.alphas(log_weights, lengths)
+    return torch_kernel.backward(log_weights, lengths, alphas, grad)
