@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from torch_ctree.trees.topology import depth_for_leaves, depth_for_vertices
+from torch_ctree.trees.topology import depth_for_leaves, depth_for_vertices, topology
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -111,3 +111,37 @@ def first(values: Tensor, bad: Tensor) -> tuple[str, int]:
     """Where the first bad value is, as an index like ``[2, 0]``, and the value."""
     index = bad.nonzero()[0]
     return str(index.tolist()), int(values[tuple(index)])
+
+
+def check_count(name: str, value: object) -> None:
+    """A whole number, 1 or more."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}: got {value!r}; expected a whole number, 1 or more")
+
+
+def check_no_nan(name: str, value: Tensor) -> None:
+    """No NaN."""
+    if bool(value.isnan().any()):
+        raise ValueError(f"{name}: got nan at {value.isnan().nonzero()[0].tolist()}; expected numbers")
+
+
+def check_leaves(vertices: Tensor, lengths: Tensor, depth: int) -> None:
+    """Leaves of full binary trees: intervals that abut and cover the line."""
+    check_integers("vertices", vertices, vertices.device)
+    lengths = check_lengths(lengths, vertices.shape[:-1], vertices.shape[-1], vertices.device, values=True)
+    tree = topology(depth)
+    past_end = torch.arange(vertices.shape[-1], device=vertices.device) >= lengths[..., None]
+    outside = ((vertices < 0) | (vertices >= tree.vertices)) & ~past_end
+    tensors, known = tree.on(vertices.device), vertices.masked_fill(outside | past_end, 0).long()
+    starts = tensors.starts[known].masked_fill(past_end, tree.positions)
+    ends = tensors.ends[known].masked_fill(past_end, tree.positions)
+    expected = torch.nn.functional.pad(ends, (1, 0))  # each leaf starts where the one before ended, the first at 0
+    starts = torch.nn.functional.pad(starts, (0, 1), value=tree.positions)
+    bad = outside.any(-1) | (starts != expected).any(-1)
+    if bool(bad.any()):
+        where = bad.nonzero()[0].tolist()
+        leaves = vertices[tuple(where)][: int(lengths[tuple(where)])].tolist()
+        raise ValueError(
+            f"vertices: got {leaves} at {where}; expected the leaves, left to right, of a full binary tree "
+            f"of depth {depth} at most"
+        )

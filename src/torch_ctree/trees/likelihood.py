@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 from typing import Any, Literal, Protocol, cast, get_args
 
 import torch
@@ -81,6 +82,16 @@ def completion_log_probs(log_weights: Tensor, lengths: Tensor, kernel: Kernel) -
     Differentiable; −inf past a sentence's length.
     """
     return cast(Tensor, _Completions.apply(log_weights, lengths, kernel))
+
+
+def joint_log_prob(log_weights: Tensor, vertices: Tensor) -> Tensor:
+    """log p(x, T) of given trees, Eq. 8: log_weights (*batch, N, V), vertices (*sample, *batch, N) → (*sample, *batch).
+
+    Vertices past the last leaf are −1; a tree without any leaf is no tree, −inf.
+    """
+    leaves = log_weights.expand(*vertices.shape, -1).gather(-1, vertices.clamp_min(0)[..., None])[..., 0]
+    total = leaves.masked_fill(vertices < 0, 0).sum(-1)
+    return torch.where(vertices[..., 0] >= 0, total, -math.inf)
 
 
 class _Completions(torch.autograd.Function):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ class Transitions:
     """B_r"""
 
 
-@lru_cache(maxsize=None)
+@cache
 def successive_leaves(depth: int, vertex: int = 0) -> Transitions:
     """Algorithm SuccessiveLeaves (appendix B) at a vertex that has ``depth`` levels below it."""
     if depth == 0:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import torch
@@ -48,10 +48,6 @@ class Topology:
         """V = 2^(D+1) − 1."""
         return (2 << self.depth) - 1
 
-    def level(self, depth: int) -> slice:
-        """The heap indices of one depth: 2^d − 1 … 2^(d+1) − 2."""
-        return level(depth)
-
     def on(self, device: torch.device) -> TopologyTensors:
         """The same numbers as tensors on a device, cached."""
         return _tensors(self.depth, device)
@@ -83,7 +79,7 @@ def depth_for_leaves(leaves: int) -> int:
     return (leaves - 1).bit_length()
 
 
-@lru_cache(maxsize=None)
+@cache
 def topology(depth: int) -> Topology:
     """The complete tree of a depth as intervals.
 
@@ -109,7 +105,7 @@ def topology(depth: int) -> Topology:
     return tree
 
 
-@lru_cache(maxsize=None)
+@cache
 def _tensors(depth: int, device: torch.device) -> TopologyTensors:
     tree = topology(depth)
     # Cached tensors outlive the caller's mode: one born in inference mode could never be saved for a backward pass.
@@ -125,19 +121,15 @@ def brackets(vertices: Sequence[int]) -> list[int] | int:
     >>> brackets([3, 4, 2])
     [[0, 1], 2]
     """
-    position = {vertex: n for n, vertex in enumerate(vertices)}
-
-    def build(vertex: int) -> list | int:
-        if vertex in position:
-            return position.pop(vertex)
-        if vertex > max(vertices):
-            raise ValueError(f"vertices: {list(vertices)} are not the leaves of a full binary tree")
-        return [build(2 * vertex + 1), build(2 * vertex + 2)]
-
-    tree = build(0)
-    if position:
-        raise ValueError(f"vertices: {list(vertices)} are not the leaves of a full binary tree")
-    return tree
+    unpaired: list[tuple[int, list | int]] = []
+    for n, leaf in enumerate(vertices):
+        vertex, tree = leaf, n
+        while unpaired and vertex % 2 == 0 and unpaired[-1][0] == vertex - 1:  # a right child after its left sibling
+            vertex, tree = (vertex - 2) // 2, [unpaired.pop()[1], tree]
+        unpaired.append((vertex, tree))
+    if [vertex for vertex, _ in unpaired] != [0]:
+        raise ValueError(f"vertices: got {list(vertices)}; expected the leaves, left to right, of a full binary tree")
+    return unpaired[0][1]
 
 
 def leaves_from_mask(is_leaf: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -149,12 +141,14 @@ def leaves_from_mask(is_leaf: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     batch, V = is_leaf.shape[:-1], is_leaf.shape[-1]
     tree = topology(V.bit_length() - 1).on(is_leaf.device)
     # No two leaves start at the same place, so the start is a collision-free bucket and buckets are already sorted.
-    starts = tree.starts.expand(is_leaf.shape).masked_fill(~is_leaf, (V + 1) // 2)  # the rest go to a bucket past the line
+    starts = tree.starts.expand(is_leaf.shape).masked_fill(
+        ~is_leaf, (V + 1) // 2
+    )  # the rest go to a bucket past the line
     buckets = is_leaf.new_full((*batch, (V + 1) // 2 + 1), -1, dtype=torch.long)
     buckets = buckets.scatter(-1, starts, torch.arange(V, device=is_leaf.device).expand(is_leaf.shape))[..., :-1]
     filled = buckets >= 0
     lengths = filled.sum(-1)
-    N = int(lengths.max()) if lengths.numel() else 0
+    N = max(1, int(lengths.max())) if lengths.numel() else 1
     rank = (filled.cumsum(-1) - 1).masked_fill(~filled, N)
     vertices = buckets.new_full((*batch, N + 1), -1).scatter(-1, rank, buckets)[..., :-1]
     return vertices, lengths

@@ -14,7 +14,7 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cache
 
 import numba
 import numpy as np
@@ -70,7 +70,7 @@ def _in_parallel(kernel: Callable[..., None], blocks: int, work: int, *tensors: 
             done.result()
 
 
-@lru_cache(maxsize=None)
+@cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     # Python's threads over kernels that release the GIL: Numba's own threading layers abort the process when two
     # threads call in at once, or after a fork.
@@ -238,9 +238,7 @@ def _max_block(block, log_weights, lengths, alphas):
         while s >= 1:
             for a in range(width):
                 for lane in range(LANES):
-                    out[(a + 1) * s, lane] = max(
-                        out[(a + 1) * s, lane], alpha[a * s, lane] + x[width - 1 + a, lane]
-                    )
+                    out[(a + 1) * s, lane] = max(out[(a + 1) * s, lane], alpha[a * s, lane] + x[width - 1 + a, lane])
             width, s = 2 * width, s // 2
 
 

@@ -1,0 +1,46 @@
+# Every target sets up what it needs: a Python ≥ 3.11 and make are all a fresh machine must have.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed-
+
+.PHONY: demo test lint bench docs clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    a small distribution: log-probability, best tree, posterior"
+	@echo "make test    the tests"
+	@echo "make lint    ruff, pyright, import-linter"
+	@echo "make bench   time every backend, write benchmarks/results/"
+	@echo "make docs    draw the figures, build the documentation into site/"
+	@echo "make clean   remove everything made here"
+
+$(BIN)/python:
+	./setup-venv "$(PYTHON)"
+
+# One stamp for each set of extras: what has been installed stays until pyproject or the constraints change.
+$(STAMP)%: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@touch $@
+
+demo: $(STAMP)dev
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP)dev
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)dev $(STAMP)docs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: $(STAMP)dev
+	$(BIN)/python benchmarks/inference.py
+
+docs: $(STAMP)dev $(STAMP)docs
+	$(BIN)/python docs/figures.py
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:
+	rm -rf .venv site .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

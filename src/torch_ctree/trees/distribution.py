@@ -1,0 +1,202 @@
+"""LatentTree: the distribution over (sentence, tree) pairs that users call."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+
+from torch_ctree.trees.checks import (
+    check_count,
+    check_integers,
+    check_leaves,
+    check_lengths,
+    check_lengths_fit,
+    check_tokens,
+)
+from torch_ctree.trees.derivation import Derivation
+from torch_ctree.trees.emission import Emission, TokenLogits
+from torch_ctree.trees.likelihood import Backend, joint_log_prob, tree_log_likelihood
+from torch_ctree.trees.posterior import TreePosterior
+from torch_ctree.trees.prior import TreePrior
+from torch_ctree.trees.search import Found, best_derivation_within, best_derivations
+
+
+class LatentTree(Distribution):
+    """Sentences whose tokens are the leaves of a latent full binary tree.
+
+    leaf_logits: (*batch, V), V = 2^(D+1) − 1: the logit of l_v, the probability that vertex v, once reached, is a leaf.
+        Vertices in heap order. The deepest level is always a leaf, so that everything sums to one.
+    emission: token logits (*batch, V, K), normalised over K here, or an :class:`Emission`.
+    validate_args: whether to check values, here and in every method; by default as ``torch.distributions`` is set. On a
+        GPU a check waits for the device. Shapes, dtypes and devices are always checked.
+
+    An event is a sentence, given as ``tokens`` (…, N) padded to a common N, with ``lengths`` (…,); what pads it does not
+    matter. As everywhere in ``torch.distributions``, sentences may have more leading dimensions than the distribution.
+
+    >>> dist = LatentTree(torch.zeros(7), torch.zeros(7, 2))  # depth 2, two words: every choice is even
+    >>> dist.log_prob(torch.tensor([0, 1, 1]), torch.tensor(3)).exp()  # two trees of probability 1/8, times (1/2)^3
+    tensor(0.0312)
+    """
+
+    arg_constraints = {"leaf_logits": constraints.real_vector}  # noqa: RUF012
+    has_rsample = False
+
+    def __init__(self, leaf_logits: Tensor, emission: Tensor | Emission, validate_args: bool | None = None):
+        self.prior = TreePrior(leaf_logits, validate_args=validate_args)
+        self.emission = emission if isinstance(emission, Emission) else TokenLogits(emission)
+        if self.emission.vertices != leaf_logits.shape[-1]:
+            raise ValueError(
+                f"emission: got {self.emission.vertices} vertices; expected {leaf_logits.shape[-1]}, as in leaf_logits"
+            )
+        if self.emission.device != leaf_logits.device:
+            raise ValueError(f"emission: got tensors on {self.emission.device}; expected {leaf_logits.device}")
+        if self.emission.batch_shape != self.prior.batch_shape:
+            shape = _broadcast("emission", self.emission.batch_shape, self.prior.batch_shape)
+            self.prior, self.emission = self.prior.expand(shape), self.emission.expand(shape)
+        super().__init__(self.prior.batch_shape, validate_args=validate_args)
+        if self._validate_args:
+            self.emission.check_values()
+
+    def __repr__(self) -> str:
+        """The sizes; the tensors themselves are long."""
+        return f"LatentTree(batch_shape={tuple(self.batch_shape)}, depth={self.depth}, {self.emission!r})"
+
+    @property
+    def leaf_logits(self) -> Tensor:
+        """(*batch, V)"""
+        return self.prior.leaf_logits
+
+    @property
+    def depth(self) -> int:
+        """D: trees have at most 2^D leaves."""
+        return self.prior.depth
+
+    def expand(self, batch_shape: torch.Size | tuple[int, ...], _instance: LatentTree | None = None) -> LatentTree:
+        """The same distribution with more batch dimensions; nothing is copied."""
+        new = self._get_checked_instance(LatentTree, _instance)
+        new.prior = self.prior.expand(batch_shape)
+        new.emission = self.emission.expand(torch.Size(batch_shape))
+        super(LatentTree, new).__init__(torch.Size(batch_shape), validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    # --- sentences ----------------------------------------------------------------------------------------------------
+
+    def log_prob(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, tokens: Tensor, lengths: Tensor | None = None, *, backend: Backend = "auto"
+    ) -> Tensor:
+        """log p(x), the sum over all trees.
+
+        tokens (*sample, *batch, N), lengths (*sample, *batch), N by default → (*sample, *batch)
+        """
+        tokens, lengths = self._checked(tokens, lengths)
+        weights = self._log_weights(tokens, lengths)
+        flat = weights.reshape(-1, *weights.shape[-2:])
+        result = tree_log_likelihood(flat, lengths.reshape(-1), backend=backend, validate_args=False)
+        return result.reshape(lengths.shape)
+
+    def posterior(self, tokens: Tensor, lengths: Tensor | None = None) -> TreePosterior:
+        """The distribution of the sentences' trees: tokens (*sample, *batch, N), lengths (*sample, *batch)."""
+        tokens, lengths = self._checked(tokens, lengths)
+        return TreePosterior(self._log_weights(tokens, lengths), tokens, lengths, validate_args=self._validate_args)
+
+    def joint_log_prob(self, derivation: Derivation) -> Tensor:
+        """log p(x, T) of given sentences with given trees (*sample, *batch, …) → (*sample, *batch). Differentiable."""
+        tokens, lengths = self._checked(derivation.tokens, derivation.lengths)
+        if self._validate_args:
+            check_leaves(derivation.vertices, derivation.lengths, self.depth)
+        return joint_log_prob(self._log_weights(tokens, lengths), derivation.vertices)
+
+    def length_log_prob(self, max_length: int | None = None) -> Tensor:
+        """(*batch, max_length): the log-probability that a sentence has 1, 2, … tokens; up to 2^D by default."""
+        return self.prior.length_log_prob(max_length)
+
+    # --- search and sampling ------------------------------------------------------------------------------------------
+
+    def argmax(self, max_length: int | None = None) -> Derivation:
+        """The most probable (sentence, tree), exactly; of at most max_length tokens if that is given.
+
+        Where even the best has probability zero, its length is 0 and its ``log_prob`` −inf.
+        """
+        if max_length is not None:
+            check_count("max_length", max_length)
+        with torch.no_grad():
+            best = self.topk(1)[0]
+            if max_length is None or int(best.lengths.max() if best.lengths.numel() else 0) <= max_length:
+                return best
+            scores, tokens = self.emission.topk(1)  # (*batch, V, 1)
+            leaf_scores = (self.prior.log_m() + scores[..., 0]).reshape(-1, self.emission.vertices)
+            found = best_derivation_within(leaf_scores, tokens.reshape(leaf_scores.shape), max_length)
+            return self._derivation(found, self.batch_shape)
+
+    def topk(self, k: int) -> Derivation:
+        """The k most probable (sentence, tree) pairs, best first: (k, *batch, …).
+
+        Where there are fewer, the rest have length 0 and ``log_prob`` −inf.
+        """
+        check_count("k", k)
+        with torch.no_grad():
+            scores, tokens = self.emission.topk(min(k, self.emission.vocabulary))
+            choices = self.prior.log_leaf_and_split()
+            flat = [tensor.reshape(-1, self.emission.vertices) for tensor in choices]
+            flat += [tensor.reshape(-1, *tensor.shape[-2:]) for tensor in (scores, tokens)]
+            return self._derivation(best_derivations(*flat, k), torch.Size([k]) + self.batch_shape)
+
+    def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Derivation:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Sentences with their trees, (*sample, *batch, …)."""
+        with torch.no_grad():
+            vertices, lengths = self.prior.sample(sample_shape)
+            tokens = self.emission.sample(vertices.clamp_min(0)).masked_fill(vertices < 0, 0)
+            log_prob = joint_log_prob(self._log_weights(tokens, lengths), vertices)
+            return Derivation(tokens, lengths, vertices, log_prob)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _derivation(self, found: Found, shape: torch.Size) -> Derivation:
+        N = found.vertices.shape[-1]
+        return Derivation(
+            found.tokens.reshape(*shape, N).masked_fill(found.vertices.reshape(*shape, N) < 0, 0),
+            found.lengths.reshape(shape),
+            found.vertices.reshape(*shape, N),
+            found.scores.reshape(shape),
+        )
+
+    def _checked(self, tokens: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Sentences as (*sample, *batch, N) and (*sample, *batch), int64, each with the whole batch shape."""
+        device = self.leaf_logits.device
+        check_integers("tokens", tokens, device)
+        if tokens.dim() == 0 or tokens.shape[-1] == 0:
+            raise ValueError(f"tokens: got shape {tuple(tokens.shape)}; expected (…, tokens) with at least one token")
+        N = tokens.shape[-1]
+        if lengths is None:
+            lengths = torch.full(tokens.shape[:-1], N, device=device)
+        lengths = check_lengths(lengths, tokens.shape[:-1], N, device, values=self._validate_args)
+        if self._validate_args:
+            check_lengths_fit(lengths, self.depth)
+            check_tokens(tokens, lengths, self.emission.vocabulary)
+        shape = _broadcast("tokens", tokens.shape[:-1], self.batch_shape)
+        return tokens.long().expand(*shape, N), lengths.expand(shape)
+
+    def _log_weights(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """log m(v) + log p(x_n | v): tokens (*sample, *batch, N), lengths (*sample, *batch) → (*sample, *batch, N, V)."""
+        shape, batch_dims = lengths.shape, len(self.batch_shape)
+        if shape[len(shape) - batch_dims :] != self.batch_shape:  # a batch dimension of size 1 meets several sentences
+            return self.expand(shape)._log_weights(tokens, lengths)
+        past_end = torch.arange(tokens.shape[-1], device=tokens.device) >= lengths[..., None]
+        tokens = tokens.masked_fill(past_end, 0)
+        # Samples share their batch's emission: they are scored as one long sentence of sample · N tokens.
+        samples = shape[: len(shape) - batch_dims]
+        N = tokens.shape[-1]
+        joined = tokens.reshape(-1, *self.batch_shape, N).movedim(0, -2).flatten(-2)  # (*batch, sample · N)
+        scores = self.emission.log_prob(joined).unflatten(-2, (-1, N)).movedim(-3, 0)  # (sample, *batch, N, V)
+        return self.prior.log_m()[..., None, :] + scores.reshape(*samples, *self.batch_shape, N, -1)
+
+
+def _broadcast(name: str, given: torch.Size, batch: torch.Size) -> torch.Size:
+    try:
+        return torch.broadcast_shapes(given, batch)
+    except RuntimeError:
+        raise ValueError(
+            f"{name}: got batch shape {tuple(given)}; expected one that broadcasts with {tuple(batch)}"
+        ) from None

@@ -1,0 +1,226 @@
+"""p(x | v): what a leaf says. As a tensor of token logits, or as an output layer that never builds one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from torch_ctree.trees.checks import check_device, check_floats, check_no_nan, check_vertices
+from torch_ctree.trees.likelihood import in_accumulation_dtype
+
+BLOCK_ELEMENTS = 1 << 22  # logits that exist at one time: 16 MiB of float32
+
+
+class Emission(ABC):
+    """The distribution of the token at every vertex. Subclass it to plug in an output layer of your own.
+
+    ``batch_shape``, ``vertices`` (V) and ``vocabulary`` (K) describe it; ``device`` is where its tensors are. K never
+    has to meet V in one tensor: :class:`LatentTree` only asks the questions below.
+    """
+
+    batch_shape: torch.Size
+    vertices: int
+    vocabulary: int
+    device: torch.device
+
+    @abstractmethod
+    def log_prob(self, tokens: Tensor) -> Tensor:
+        """tokens (*batch, N) in 0..K − 1 → log p(x_n | v), (*batch, N, V)."""
+
+    @abstractmethod
+    def topk(self, k: int) -> tuple[Tensor, Tensor]:
+        """→ the k best tokens of every vertex, best first: log-probabilities and tokens, (*batch, V, k) each; k ≤ K."""
+
+    @abstractmethod
+    def sample(self, vertices: Tensor) -> Tensor:
+        """vertices (*sample, *batch, N) in 0..V − 1 → a token drawn at each, (*sample, *batch, N)."""
+
+    @abstractmethod
+    def expand(self, batch_shape: torch.Size) -> Emission:
+        """The same emission with more batch dimensions."""
+
+    @abstractmethod
+    def check_values(self) -> None:
+        """Raise ValueError where a parameter holds a value that gives no probability; called with validation on."""
+
+    def __repr__(self) -> str:
+        """The sizes."""
+        return f"{type(self).__name__}(vertices={self.vertices}, vocabulary={self.vocabulary})"
+
+    def _rows_of(self, vertices: Tensor) -> Tensor:
+        """vertices (*sample, *batch, N) → (sample · batch · N,): their places among all (batch · V) rows."""
+        first = torch.arange(self.batch_shape.numel(), device=self.device).reshape(self.batch_shape) * self.vertices
+        return (first[..., None] + vertices).flatten()
+
+
+class TokenLogits(Emission):
+    """Token logits given outright: (*batch, V, K), normalised over K here. −inf forbids a token, +inf is not allowed."""
+
+    def __init__(self, logits: Tensor):
+        check_floats("emission", logits)
+        if logits.dim() < 2 or logits.shape[-1] == 0:
+            raise ValueError(f"emission: got shape {tuple(logits.shape)}; expected (…, vertices, vocabulary)")
+        check_vertices("emission", logits, dim=-2)
+        self.logits = logits
+        self.batch_shape = logits.shape[:-2]
+        self.vertices, self.vocabulary = logits.shape[-2:]
+        self.device = logits.device
+
+    def check_values(self) -> None:
+        """Each vertex has a finite largest logit."""
+        check_no_nan("emission", self.logits)
+        bad = ~self.logits.amax(-1).isfinite()
+        if bool(bad.any()):
+            raise ValueError(
+                f"emission: got no finite largest logit at vertex {bad.nonzero()[0].tolist()}; expected one token at "
+                "least that can be emitted, and no +inf"
+            )
+
+    def log_prob(self, tokens: Tensor) -> Tensor:
+        """Gathers first and normalises after: the (V, K) log-softmax is never stored."""
+        logits = in_accumulation_dtype(self.logits)
+        index = tokens[..., None, :].expand(*tokens.shape[:-1], self.vertices, -1)  # (*batch, V, N)
+        return (logits.gather(-1, index) - logits.logsumexp(-1, keepdim=True)).transpose(-1, -2)
+
+    def topk(self, k: int) -> tuple[Tensor, Tensor]:
+        """The k best tokens of every vertex."""
+        logits = in_accumulation_dtype(self.logits)
+        best, tokens = logits.topk(k, dim=-1)
+        return best - logits.logsumexp(-1, keepdim=True), tokens
+
+    def sample(self, vertices: Tensor) -> Tensor:
+        """One draw at each given vertex."""
+        rows = self.logits.detach().reshape(-1, self.vocabulary)
+        wanted = _blocks(self._rows_of(vertices), max(1, BLOCK_ELEMENTS // self.vocabulary))
+        return torch.cat([_draw(rows[block]) for block in wanted]).reshape(vertices.shape)
+
+    def expand(self, batch_shape: torch.Size) -> TokenLogits:
+        """The same logits with more batch dimensions."""
+        return TokenLogits(self.logits.expand(*batch_shape, -1, -1))
+
+
+class LinearEmission(Emission):
+    """A linear output layer, p(x | v) = softmax(weight · state_v + bias), that never holds (vertices × vocabulary).
+
+    states: (*batch, V, H); weight: (K, H), as in ``torch.nn.Linear``; bias: (K,) or None.
+    block_elements: the size of the logits that exist at one time. Vertices are taken in blocks of block_elements / K,
+        forward and backward, so peak memory is that of the targets, (*batch, N, V), plus one block.
+    """
+
+    def __init__(
+        self, states: Tensor, weight: Tensor, bias: Tensor | None = None, *, block_elements: int = BLOCK_ELEMENTS
+    ):
+        check_floats("states", states)
+        check_floats("weight", weight)
+        if states.dim() < 2:
+            raise ValueError(f"states: got shape {tuple(states.shape)}; expected (…, vertices, width)")
+        check_vertices("states", states, dim=-2)
+        if weight.dim() != 2 or weight.shape[1] != states.shape[-1] or weight.shape[0] == 0:
+            raise ValueError(f"weight: got shape {tuple(weight.shape)}; expected (vocabulary, {states.shape[-1]})")
+        check_device("weight", weight, states.device)
+        if bias is not None:
+            check_floats("bias", bias)
+            check_device("bias", bias, states.device)
+            if bias.shape != weight.shape[:1]:
+                raise ValueError(f"bias: got shape {tuple(bias.shape)}; expected {tuple(weight.shape[:1])}")
+        self.states, self.weight, self.bias = states, weight, bias
+        self.rows_per_block = max(1, block_elements // weight.shape[0])
+        self.batch_shape = states.shape[:-2]
+        self.vertices, self.vocabulary = states.shape[-2], weight.shape[0]
+        self.device = states.device
+
+    def check_values(self) -> None:
+        """No NaN in the layer or in the states."""
+        check_no_nan("states", self.states)
+        check_no_nan("weight", self.weight)
+        if self.bias is not None:
+            check_no_nan("bias", self.bias)
+
+    def _log_normaliser(self) -> Tensor:
+        """(*batch, V): log Σ_k exp(weight_k · state + bias_k)."""
+        bias = self.weight.new_zeros(self.vocabulary) if self.bias is None else self.bias
+        rows = self.states.reshape(-1, self.states.shape[-1])
+        total = cast(Tensor, _BlockedLogSumExp.apply(rows, self.weight, bias, self.rows_per_block))
+        return total.reshape(*self.batch_shape, self.vertices)
+
+    def log_prob(self, tokens: Tensor) -> Tensor:
+        """The targets' logits directly, (*batch, N, H) · (*batch, H, V), minus the log-normaliser block by block."""
+        targets = in_accumulation_dtype(self.weight[tokens] @ self.states.transpose(-1, -2))  # (*batch, N, V)
+        if self.bias is not None:
+            targets = targets + self.bias[tokens][..., None]
+        return targets - self._log_normaliser()[..., None, :]
+
+    def topk(self, k: int) -> tuple[Tensor, Tensor]:
+        """The k best tokens of every vertex; without a gradient."""
+        rows = self.states.detach().reshape(-1, self.states.shape[-1])
+        found = []
+        for logits in self._logit_blocks(rows):
+            best, tokens = logits.topk(k, dim=-1)
+            found.append((best - logits.logsumexp(-1, keepdim=True), tokens))
+        best, tokens = (
+            torch.cat(parts).reshape(*self.batch_shape, self.vertices, k) for parts in zip(*found, strict=True)
+        )
+        return best, tokens
+
+    def sample(self, vertices: Tensor) -> Tensor:
+        """One draw at each given vertex."""
+        rows = self.states.detach().reshape(-1, self.states.shape[-1])
+        wanted = self._rows_of(vertices)
+        return torch.cat([_draw(logits) for logits in self._logit_blocks(rows[wanted])]).reshape(vertices.shape)
+
+    def _logit_blocks(self, rows: Tensor) -> Iterator[Tensor]:
+        """rows (R, H) → (block, K) at a time."""
+        bias = None if self.bias is None else self.bias.detach()
+        for block in _blocks(rows, self.rows_per_block):
+            yield in_accumulation_dtype(torch.nn.functional.linear(block, self.weight.detach(), bias))
+
+    def expand(self, batch_shape: torch.Size) -> LinearEmission:
+        """The same layer with more batch dimensions."""
+        elements = self.rows_per_block * self.vocabulary
+        return LinearEmission(self.states.expand(*batch_shape, -1, -1), self.weight, self.bias, block_elements=elements)
+
+
+class _BlockedLogSumExp(torch.autograd.Function):
+    """log Σ_k exp(weight_k · row + bias_k) for each row, logits made and forgotten block by block, in both directions."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, size: int) -> Tensor:
+        logits = (torch.nn.functional.linear(block, weight, bias) for block in _blocks(rows, size))
+        total = torch.cat([in_accumulation_dtype(block).logsumexp(-1) for block in logits])
+        ctx.save_for_backward(rows, weight, bias, total)
+        ctx.size = size
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        rows, weight, bias, total = (in_accumulation_dtype(saved) for saved in ctx.saved_tensors)
+        grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
+        grad_rows = []
+        parts = (_blocks(tensor, ctx.size) for tensor in (rows, total, grad))
+        for row, log_normaliser, upstream in zip(*parts, strict=True):
+            logits = torch.nn.functional.linear(row, weight, bias)
+            share = (
+                logits.sub_(log_normaliser[:, None]).exp_().mul_(upstream[:, None])
+            )  # softmax × upstream, (block, K)
+            grad_rows.append(share @ weight)
+            grad_weight.addmm_(share.T, row)
+            grad_bias += share.sum(0)
+        dtypes = [saved.dtype for saved in ctx.saved_tensors]
+        return torch.cat(grad_rows).to(dtypes[0]), grad_weight.to(dtypes[1]), grad_bias.to(dtypes[2]), None
+
+
+def _blocks(rows: Tensor, size: int) -> Iterator[Tensor]:
+    """rows (R, …) → (size, …) at a time; one empty block where R = 0."""
+    return (rows[first : first + size] for first in range(0, max(1, len(rows)), size))
+
+
+def _draw(logits: Tensor) -> Tensor:
+    """(…, K) → (…): one token each."""
+    flat = in_accumulation_dtype(logits.detach()).reshape(-1, logits.shape[-1])
+    return flat.softmax(-1).multinomial(1).reshape(logits.shape[:-1])

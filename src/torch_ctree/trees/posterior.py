@@ -1,0 +1,114 @@
+"""Trees given the sentence: latent parsing."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from torch_ctree.trees.checks import check_count, check_leaves
+from torch_ctree.trees.derivation import Derivation
+from torch_ctree.trees.kernels import torch as torch_kernel
+from torch_ctree.trees.likelihood import (
+    Kernel,
+    completion_log_probs,
+    differentiable_marginals,
+    joint_log_prob,
+    kernel_for,
+)
+from torch_ctree.trees.search import best_trees, k_best_trees, trace
+
+
+class TreePosterior:
+    """p(T | x): the distribution of a sentence's tree. Made by ``LatentTree.posterior``.
+
+    log_weights: (*batch, N, V), log m(v) + log p(x_n | v); tokens: (*batch, N); lengths: (*batch,).
+
+    A sentence of probability zero has no posterior: its marginals and entropy are 0, its trees are absent (vertices −1,
+    ``log_prob`` −inf).
+    """
+
+    def __init__(self, log_weights: Tensor, tokens: Tensor, lengths: Tensor, validate_args: bool = True):
+        self._validate_args = validate_args
+        self.log_weights, self.tokens, self.lengths = log_weights, tokens, lengths
+        self.batch_shape = lengths.shape
+        self._weights = log_weights.reshape(-1, *log_weights.shape[-2:])  # (B, N, V)
+        self._lengths = lengths.reshape(-1)
+
+    @property
+    def _kernel(self) -> Kernel:
+        return kernel_for(self.log_weights.device)
+
+    def _grad_at_end(self) -> Tensor:
+        """(B, N): one at each sentence's last token."""
+        return torch.nn.functional.one_hot(self._lengths - 1, self._weights.shape[1]).to(self._weights.dtype)
+
+    def log_evidence(self) -> Tensor:
+        """(*batch,): log p(x), what :meth:`log_prob` divides by."""
+        completions = completion_log_probs(self._weights, self._lengths, self._kernel)
+        return completions.gather(1, self._lengths[:, None] - 1).reshape(self.batch_shape)
+
+    def marginals(self) -> Tensor:
+        """(*batch, N, V): the probability that vertex v emits token n. Each token's sum to one. Differentiable."""
+        if torch.is_grad_enabled() and self._weights.requires_grad:
+            result = differentiable_marginals(self._weights, self._lengths, self._grad_at_end())
+        else:
+            _, memory = self._kernel.forward(self._weights, self._lengths)
+            result = self._kernel.backward(self._weights, self._lengths, memory, self._grad_at_end())
+        return result.reshape(self.log_weights.shape)
+
+    def entropy(self) -> Tensor:
+        """(*batch,): H(T | x) in nats. Differentiable, so that it can be a regulariser.
+
+        By the chain rule from the last leaf to the first, −Σ_n Σ_v μ_n(v) log q_n(v): each summand is positive, where
+        log p(x) − E[log p(x, T)] would subtract two large numbers.
+        """
+        alphas = torch_kernel.alphas(self._weights, self._lengths)
+        total = self._weights.new_zeros(len(self._lengths))
+        for marginals, log_q in torch_kernel.backward_steps(self._weights, self._lengths, alphas, self._grad_at_end()):
+            possible = log_q > -math.inf
+            total = total - (marginals * torch.where(possible, log_q, 0)).sum(-1)
+        return total.reshape(self.batch_shape)
+
+    def log_prob(self, vertices: Tensor) -> Tensor:
+        """log p(T | x) of trees with the sentence's number of leaves: vertices (*sample, *batch, N) → (*sample, *batch)."""
+        if self._validate_args:
+            depth = self.log_weights.shape[-1].bit_length() - 1
+            check_leaves(vertices, self.lengths.expand(vertices.shape[:-1]), depth)
+        return self._log_prob(vertices)
+
+    def _log_prob(self, vertices: Tensor) -> Tensor:
+        log_joint = joint_log_prob(self.log_weights, vertices)
+        return torch.where(log_joint > -math.inf, log_joint - self.log_evidence(), -math.inf)
+
+    def argmax(self) -> Derivation:
+        """The sentence's best tree (*batch, …)."""
+        with torch.no_grad():
+            return self._derivation(best_trees(self._weights, self._lengths))
+
+    def topk(self, k: int) -> Derivation:
+        """The k best trees, best first: (k, *batch, …). Where there are fewer, the rest have ``log_prob`` −inf."""
+        check_count("k", k)
+        with torch.no_grad():
+            return self._derivation(k_best_trees(self._weights, self._lengths, k), (k,))
+
+    def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Derivation:
+        """Exact, independent samples (*sample, *batch, …), drawn leaf by leaf from the last to the first."""
+        with torch.no_grad():
+            alphas = self._kernel.alphas(self._weights, self._lengths)
+            lengths = self._lengths.expand(math.prod(sample_shape), -1)
+            return self._derivation(trace(alphas, self._weights, lengths, choose=_draw), sample_shape)
+
+    def _derivation(self, vertices: Tensor, sample_shape: torch.Size | tuple[int, ...] = ()) -> Derivation:
+        """vertices (sample · B, N) in any grouping → a Derivation (*sample, *batch, …)."""
+        shape = (*sample_shape, *self.batch_shape)
+        vertices = vertices.reshape(*shape, -1)
+        return Derivation(
+            self.tokens.expand(*shape, -1), self.lengths.expand(shape), vertices, self._log_prob(vertices)
+        )
+
+
+def _draw(scores: Tensor) -> Tensor:
+    """(…, K) → (…): an index with probability softmax(scores), by the Gumbel-max trick."""
+    return (scores - torch.empty_like(scores).exponential_().log()).argmax(-1)
