@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from torch_ctree.trees.topology import depth_for_leaves, depth_for_vertices, topology
+from torch_ctree.trees.topology import depth_for_leaves, depth_for_vertices, past_end, topology
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -68,13 +68,10 @@ def check_weight_values(log_weights: Tensor, lengths: Tensor) -> None:
     # The maximum is NaN if anything is: one pass that allocates nothing in the usual case.
     if log_weights.numel() == 0 or log_weights.detach().max() < math.inf:
         return
-    past_end = torch.arange(log_weights.shape[1], device=log_weights.device) >= lengths[:, None]  # (B, N)
-    bad = ~(log_weights < math.inf) & ~past_end[..., None]
+    bad = ~(log_weights < math.inf) & ~past_end(lengths, log_weights.shape[1])[..., None]
     if bad.any():
         b, n, v = bad.nonzero()[0].tolist()
-        raise ValueError(
-            f"log_weights: got {log_weights[b, n, v].item()} at [{b}, {n}, {v}]; expected log-weights below +inf, no NaN"
-        )
+        raise ValueError(f"log_weights: got {log_weights[b, n, v].item()} at [{b}, {n}, {v}]; expected numbers or -inf")
 
 
 def check_lengths(lengths: Tensor, batch: torch.Size, tokens: int, device: torch.device, values: bool) -> Tensor:
@@ -100,8 +97,7 @@ def check_lengths_fit(lengths: Tensor, depth: int) -> None:
 
 def check_tokens(tokens: Tensor, lengths: Tensor, vocabulary: int) -> None:
     """Token ids in 0..vocabulary − 1 wherever they count."""
-    past_end = torch.arange(tokens.shape[-1], device=tokens.device) >= lengths[..., None]
-    bad = ((tokens < 0) | (tokens >= vocabulary)) & ~past_end
+    bad = ((tokens < 0) | (tokens >= vocabulary)) & ~past_end(lengths, tokens.shape[-1])
     if bool(bad.any()):
         where, token = first(tokens, bad)
         raise ValueError(f"tokens: got {token} at {where}; expected 0 to {vocabulary - 1}, an entry of the vocabulary")
@@ -130,11 +126,11 @@ def check_leaves(vertices: Tensor, lengths: Tensor, depth: int) -> None:
     check_integers("vertices", vertices, vertices.device)
     lengths = check_lengths(lengths, vertices.shape[:-1], vertices.shape[-1], vertices.device, values=True)
     tree = topology(depth)
-    past_end = torch.arange(vertices.shape[-1], device=vertices.device) >= lengths[..., None]
-    outside = ((vertices < 0) | (vertices >= tree.vertices)) & ~past_end
-    tensors, known = tree.on(vertices.device), vertices.masked_fill(outside | past_end, 0).long()
-    starts = tensors.starts[known].masked_fill(past_end, tree.positions)
-    ends = tensors.ends[known].masked_fill(past_end, tree.positions)
+    over = past_end(lengths, vertices.shape[-1])
+    outside = ((vertices < 0) | (vertices >= tree.vertices)) & ~over
+    tensors, known = tree.on(vertices.device), vertices.masked_fill(outside | over, 0).long()
+    starts = tensors.starts[known].masked_fill(over, tree.positions)
+    ends = tensors.ends[known].masked_fill(over, tree.positions)
     expected = torch.nn.functional.pad(ends, (1, 0))  # each leaf starts where the one before ended, the first at 0
     starts = torch.nn.functional.pad(starts, (0, 1), value=tree.positions)
     bad = outside.any(-1) | (starts != expected).any(-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -32,7 +32,7 @@ class Derivation:
     log_prob: Tensor
     """(*batch,): of the whole derivation under the distribution it came from; −inf where there is none."""
 
-    def __getitem__(self, index: object) -> Derivation:
+    def __getitem__(self, index: Any) -> Derivation:
         """The derivations at an index of the batch dimensions, as for a tensor."""
         fields = (self.tokens, self.lengths, self.vertices, self.log_prob)
         return Derivation(*(field[index] for field in fields))

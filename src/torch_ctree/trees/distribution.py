@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
@@ -20,6 +22,7 @@ from torch_ctree.trees.likelihood import Backend, joint_log_prob, tree_log_likel
 from torch_ctree.trees.posterior import TreePosterior
 from torch_ctree.trees.prior import TreePrior
 from torch_ctree.trees.search import Found, best_derivation_within, best_derivations
+from torch_ctree.trees.topology import past_end
 
 
 class LatentTree(Distribution):
@@ -31,15 +34,15 @@ class LatentTree(Distribution):
     validate_args: whether to check values, here and in every method; by default as ``torch.distributions`` is set. On a
         GPU a check waits for the device. Shapes, dtypes and devices are always checked.
 
-    An event is a sentence, given as ``tokens`` (…, N) padded to a common N, with ``lengths`` (…,); what pads it does not
-    matter. As everywhere in ``torch.distributions``, sentences may have more leading dimensions than the distribution.
+    An event is a sentence, given as ``tokens`` (…, N) padded to a common N, with ``lengths`` (…,); what pads it does
+    not matter. As everywhere in ``torch.distributions``, sentences may have more leading dimensions than the batch.
 
     >>> dist = LatentTree(torch.zeros(7), torch.zeros(7, 2))  # depth 2, two words: every choice is even
     >>> dist.log_prob(torch.tensor([0, 1, 1]), torch.tensor(3)).exp()  # two trees of probability 1/8, times (1/2)^3
     tensor(0.0312)
     """
 
-    arg_constraints = {"leaf_logits": constraints.real_vector}  # noqa: RUF012
+    arg_constraints = {"leaf_logits": constraints.real}  # noqa: RUF012 # pyright: ignore[reportAssignmentType]
     has_rsample = False
 
     def __init__(self, leaf_logits: Tensor, emission: Tensor | Emission, validate_args: bool | None = None):
@@ -74,7 +77,7 @@ class LatentTree(Distribution):
 
     def expand(self, batch_shape: torch.Size | tuple[int, ...], _instance: LatentTree | None = None) -> LatentTree:
         """The same distribution with more batch dimensions; nothing is copied."""
-        new = self._get_checked_instance(LatentTree, _instance)
+        new = cast(LatentTree, self._get_checked_instance(LatentTree, _instance))
         new.prior = self.prior.expand(batch_shape)
         new.emission = self.emission.expand(torch.Size(batch_shape))
         super(LatentTree, new).__init__(torch.Size(batch_shape), validate_args=False)
@@ -83,9 +86,7 @@ class LatentTree(Distribution):
 
     # --- sentences ----------------------------------------------------------------------------------------------------
 
-    def log_prob(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, tokens: Tensor, lengths: Tensor | None = None, *, backend: Backend = "auto"
-    ) -> Tensor:
+    def log_prob(self, tokens: Tensor, lengths: Tensor | None = None, *, backend: Backend = "auto") -> Tensor:
         """log p(x), the sum over all trees.
 
         tokens (*sample, *batch, N), lengths (*sample, *batch), N by default → (*sample, *batch)
@@ -123,7 +124,7 @@ class LatentTree(Distribution):
             check_count("max_length", max_length)
         with torch.no_grad():
             best = self.topk(1)[0]
-            if max_length is None or int(best.lengths.max() if best.lengths.numel() else 0) <= max_length:
+            if max_length is None or bool((best.lengths <= max_length).all()):
                 return best
             scores, tokens = self.emission.topk(1)  # (*batch, V, 1)
             leaf_scores = (self.prior.log_m() + scores[..., 0]).reshape(-1, self.emission.vertices)
@@ -138,12 +139,15 @@ class LatentTree(Distribution):
         check_count("k", k)
         with torch.no_grad():
             scores, tokens = self.emission.topk(min(k, self.emission.vocabulary))
-            choices = self.prior.log_leaf_and_split()
-            flat = [tensor.reshape(-1, self.emission.vertices) for tensor in choices]
-            flat += [tensor.reshape(-1, *tensor.shape[-2:]) for tensor in (scores, tokens)]
-            return self._derivation(best_derivations(*flat, k), torch.Size([k]) + self.batch_shape)
+            found = best_derivations(
+                *(tensor.reshape(-1, self.emission.vertices) for tensor in self.prior.log_leaf_and_split()),
+                token_scores=scores.reshape(-1, *scores.shape[-2:]),
+                tokens=tokens.reshape(-1, *tokens.shape[-2:]),
+                k=k,
+            )
+            return self._derivation(found, torch.Size([k]) + self.batch_shape)
 
-    def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Derivation:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Derivation:
         """Sentences with their trees, (*sample, *batch, …)."""
         with torch.no_grad():
             vertices, lengths = self.prior.sample(sample_shape)
@@ -179,18 +183,17 @@ class LatentTree(Distribution):
         return tokens.long().expand(*shape, N), lengths.expand(shape)
 
     def _log_weights(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """log m(v) + log p(x_n | v): tokens (*sample, *batch, N), lengths (*sample, *batch) → (*sample, *batch, N, V)."""
+        """tokens (*sample, *batch, N), lengths (*sample, *batch) → log m(v) + log p(x_n | v), (*sample, *batch, N, V)."""
         shape, batch_dims = lengths.shape, len(self.batch_shape)
         if shape[len(shape) - batch_dims :] != self.batch_shape:  # a batch dimension of size 1 meets several sentences
             return self.expand(shape)._log_weights(tokens, lengths)
-        past_end = torch.arange(tokens.shape[-1], device=tokens.device) >= lengths[..., None]
-        tokens = tokens.masked_fill(past_end, 0)
-        # Samples share their batch's emission: they are scored as one long sentence of sample · N tokens.
-        samples = shape[: len(shape) - batch_dims]
         N = tokens.shape[-1]
-        joined = tokens.reshape(-1, *self.batch_shape, N).movedim(0, -2).flatten(-2)  # (*batch, sample · N)
-        scores = self.emission.log_prob(joined).unflatten(-2, (-1, N)).movedim(-3, 0)  # (sample, *batch, N, V)
-        return self.prior.log_m()[..., None, :] + scores.reshape(*samples, *self.batch_shape, N, -1)
+        tokens = tokens.masked_fill(past_end(lengths, N), 0)
+        # Samples share their batch's emission: they are scored as one long sentence of S · N tokens.
+        S = shape[: len(shape) - batch_dims].numel()
+        joined = tokens.reshape(S, *self.batch_shape, N).movedim(0, -2).flatten(-2)  # (*batch, S · N)
+        scores = self.emission.log_prob(joined).unflatten(-2, (S, N)).movedim(-3, 0)  # (S, *batch, N, V)
+        return self.prior.log_m()[..., None, :] + scores.reshape(*shape, N, self.emission.vertices)
 
 
 def _broadcast(name: str, given: torch.Size, batch: torch.Size) -> torch.Size:

@@ -59,7 +59,7 @@ class Emission(ABC):
 
 
 class TokenLogits(Emission):
-    """Token logits given outright: (*batch, V, K), normalised over K here. −inf forbids a token, +inf is not allowed."""
+    """Token logits given outright: (*batch, V, K), normalised over K here. −inf forbids a token."""
 
     def __init__(self, logits: Tensor):
         check_floats("emission", logits)
@@ -186,7 +186,7 @@ class LinearEmission(Emission):
 
 
 class _BlockedLogSumExp(torch.autograd.Function):
-    """log Σ_k exp(weight_k · row + bias_k) for each row, logits made and forgotten block by block, in both directions."""
+    """log Σ_k exp(weight_k · row + bias_k) for each row, logits made and forgotten block by block, both ways."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, size: int) -> Tensor:

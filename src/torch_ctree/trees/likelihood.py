@@ -28,13 +28,13 @@ class Kernel(Protocol):
 def tree_log_likelihood(
     log_weights: Tensor, lengths: Tensor, *, backend: Backend = "auto", validate_args: bool = True
 ) -> Tensor:
-    """log Σ over all binary trees with as many leaves as the sentence has tokens, of the product of their leaves' weights.
+    """log Σ, over all binary trees with as many leaves as the sentence has tokens, of the product of leaf weights.
 
     log_weights: (B, N, V), floating point: log m(v) + log p(x_n | v), vertices in heap order (root 0; children of v:
         2v + 1 and 2v + 2), V = 2^(D+1) − 1 for a tree of depth D. Rows past a sentence's length are ignored.
     lengths: (B,), integers in 1..N: the number of tokens of each sentence.
-    backend: "numba" (CPU), "torch" (any device), "paper" (the paper's table M, slow), "triton" (planned), or "auto": the
-        fastest one that can run.
+    backend: "numba" (CPU), "torch" (any device), "paper" (the paper's table M, slow), "triton" (planned), or "auto",
+        the fastest one that can run.
     validate_args: check the values too: NaN or +inf in log_weights, lengths out of range. On a GPU this waits for the
         device; switch it off in an inner loop. Shapes, dtypes and devices are always checked.
 
@@ -100,19 +100,15 @@ class _Completions(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, log_weights: Tensor, lengths: Tensor, kernel: Kernel) -> Tensor:
         completions, memory = kernel.forward(log_weights, lengths)
-        ctx.save_for_backward(log_weights, lengths, memory)
+        ctx.save_for_backward(log_weights, lengths, memory, completions)
         ctx.kernel = kernel
         return completions
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        log_weights, lengths, memory = ctx.saved_tensors
+        log_weights, lengths, memory, completions = ctx.saved_tensors
+        grad = grad.masked_fill(completions == -math.inf, 0)
         if torch.is_grad_enabled():  # create_graph=True: someone wants to differentiate the marginals
-            return differentiable_marginals(log_weights, lengths, grad), None, None
+            alphas = torch_kernel.alphas(log_weights, lengths)
+            return torch_kernel.backward(log_weights, lengths, alphas, grad), None, None
         return ctx.kernel.backward(log_weights, lengths, memory, grad), None, None
-
-
-def differentiable_marginals(log_weights: Tensor, lengths: Tensor, grad: Tensor) -> Tensor:
-    """log_weights (B, N, V), lengths (B,), grad (B, N) → (B, N, V): posterior marginals that autograd can see through."""
-    alphas = torch_kernel.alphas(log_weights, lengths)
-    return torch_kernel.backward(log_weights, lengths, alphas, grad)

@@ -19,7 +19,7 @@ Tree = tuple[int, ...]
 
 
 def trees(depth: int, vertex: int = 0) -> Iterator[Tree]:
-    """Every full binary tree below a vertex that has ``depth`` levels under it: a leaf, or a left tree and a right tree."""
+    """Every full binary tree below a vertex with ``depth`` levels under it: a leaf, or a left and a right tree."""
     yield (vertex,)
     if depth > 0:
         for left in trees(depth - 1, 2 * vertex + 1):

@@ -14,6 +14,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from torch_ctree.trees.topology import past_end
+
 
 @dataclass(frozen=True)
 class Transitions:
@@ -50,8 +52,7 @@ def log_likelihood(log_weights: Tensor, lengths: Tensor) -> Tensor:
     outside_left = torch.tensor([v not in transitions.left_boundary for v in range(V)], device=device)
     right_boundary = torch.tensor(sorted(transitions.right_boundary), device=device)
     before = predecessors(transitions, V).to(device)
-    past_end = torch.arange(N, device=device) >= lengths[:, None]  # (B, N)
-    log_weights = log_weights.masked_fill(past_end[..., None], -math.inf)
+    log_weights = log_weights.masked_fill(past_end(lengths, N)[..., None], -math.inf)
 
     table = [log_weights[:, 0].masked_fill(outside_left, -math.inf)]  # M(·, 1), (B, V)
     for n in range(1, N):

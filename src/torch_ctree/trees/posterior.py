@@ -13,7 +13,6 @@ from torch_ctree.trees.kernels import torch as torch_kernel
 from torch_ctree.trees.likelihood import (
     Kernel,
     completion_log_probs,
-    differentiable_marginals,
     joint_log_prob,
     kernel_for,
 )
@@ -51,12 +50,11 @@ class TreePosterior:
 
     def marginals(self) -> Tensor:
         """(*batch, N, V): the probability that vertex v emits token n. Each token's sum to one. Differentiable."""
-        if torch.is_grad_enabled() and self._weights.requires_grad:
-            result = differentiable_marginals(self._weights, self._lengths, self._grad_at_end())
-        else:
-            _, memory = self._kernel.forward(self._weights, self._lengths)
-            result = self._kernel.backward(self._weights, self._lengths, memory, self._grad_at_end())
-        return result.reshape(self.log_weights.shape)
+        if torch.is_grad_enabled() and self.log_weights.requires_grad:  # they are the gradient of log p(x)
+            return torch.autograd.grad(self.log_evidence().sum(), self.log_weights, create_graph=True)[0]
+        completions, memory = self._kernel.forward(self._weights, self._lengths)
+        grad = self._grad_at_end().masked_fill(completions == -math.inf, 0)
+        return self._kernel.backward(self._weights, self._lengths, memory, grad).reshape(self.log_weights.shape)
 
     def entropy(self) -> Tensor:
         """(*batch,): H(T | x) in nats. Differentiable, so that it can be a regulariser.
@@ -72,7 +70,7 @@ class TreePosterior:
         return total.reshape(self.batch_shape)
 
     def log_prob(self, vertices: Tensor) -> Tensor:
-        """log p(T | x) of trees with the sentence's number of leaves: vertices (*sample, *batch, N) → (*sample, *batch)."""
+        """log p(T | x) of trees with as many leaves as tokens: vertices (*sample, *batch, N) → (*sample, *batch)."""
         if self._validate_args:
             depth = self.log_weights.shape[-1].bit_length() - 1
             check_leaves(vertices, self.lengths.expand(vertices.shape[:-1]), depth)
@@ -103,7 +101,7 @@ class TreePosterior:
     def _derivation(self, vertices: Tensor, sample_shape: torch.Size | tuple[int, ...] = ()) -> Derivation:
         """vertices (sample · B, N) in any grouping → a Derivation (*sample, *batch, …)."""
         shape = (*sample_shape, *self.batch_shape)
-        vertices = vertices.reshape(*shape, -1)
+        vertices = vertices.reshape(*shape, vertices.shape[-1])
         return Derivation(
             self.tokens.expand(*shape, -1), self.lengths.expand(shape), vertices, self._log_prob(vertices)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 
 from torch_ctree.trees.checks import check_count, check_floats, check_leaves, check_no_nan, check_vertices
 from torch_ctree.trees.likelihood import completion_log_probs, in_accumulation_dtype, kernel_for
-from torch_ctree.trees.topology import leaves_from_mask, level
+from torch_ctree.trees.topology import leaves_from_mask, level, past_end
 
 
 class Leaves(NamedTuple):
@@ -26,12 +26,12 @@ class Leaves(NamedTuple):
 class TreePrior(Distribution):
     """p(T) over the internal trees of the complete tree of depth D.
 
-    leaf_logits: (*batch, V), V = 2^(D+1) − 1: the logit of l_v, the probability that v, once reached, is a leaf. ±inf is
-        allowed. The deepest level is always a leaf whatever its logits, so that the probabilities of all trees sum to one.
+    leaf_logits: (*batch, V), V = 2^(D+1) − 1: the logit of l_v, the probability that v, once reached, is a leaf. ±inf
+        is allowed. The deepest level is always a leaf, whatever its logits: so the trees' probabilities sum to one.
     validate_args: whether to check values, here and in every method; by default as ``torch.distributions`` is set.
     """
 
-    arg_constraints = {"leaf_logits": constraints.real_vector}  # noqa: RUF012
+    arg_constraints = {"leaf_logits": constraints.real}  # noqa: RUF012 # pyright: ignore[reportAssignmentType]
 
     def __init__(self, leaf_logits: Tensor, validate_args: bool | None = None):
         check_floats("leaf_logits", leaf_logits)
@@ -47,7 +47,7 @@ class TreePrior(Distribution):
 
     def expand(self, batch_shape: torch.Size | tuple[int, ...], _instance: TreePrior | None = None) -> TreePrior:
         """The same prior with more batch dimensions."""
-        new = self._get_checked_instance(TreePrior, _instance)
+        new = cast(TreePrior, self._get_checked_instance(TreePrior, _instance))
         new.depth = self.depth
         new.leaf_logits = self.leaf_logits.expand(*batch_shape, -1)
         super(TreePrior, new).__init__(torch.Size(batch_shape), validate_args=False)
@@ -83,33 +83,32 @@ class TreePrior(Distribution):
             levels.append(reach)
         return torch.cat(levels, dim=-1)
 
-    def log_prob(self, vertices: Tensor, lengths: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def log_prob(self, vertices: Tensor, lengths: Tensor) -> Tensor:
         """log p(T) as the product of m over the leaves, Eq. 4.
 
-        vertices (*sample, *batch, N), lengths (*sample, *batch): trees as their leaves, left to right → (*sample, *batch)
+        Trees as their leaves, left to right: vertices (*sample, *batch, N), lengths (*sample, *batch)
+        → (*sample, *batch)
         """
         if self._validate_args:
             check_leaves(vertices, lengths, self.depth)
         log_m = self.log_m().expand(*vertices.shape[:-1], -1).gather(-1, vertices.clamp_min(0))
-        past_end = torch.arange(vertices.shape[-1], device=vertices.device) >= lengths[..., None]
-        return log_m.masked_fill(past_end, 0).sum(-1)
+        return log_m.masked_fill(past_end(lengths, vertices.shape[-1]), 0).sum(-1)
 
     def log_prob_recursive(self, vertices: Tensor, lengths: Tensor) -> Tensor:
         """log p(T) = log π(root) by the recursion Eq. 3, from the leaves up. Equal to :meth:`log_prob`."""
         if self._validate_args:
             check_leaves(vertices, lengths, self.depth)
         log_leaf, log_split = self.log_leaf_and_split()
-        past_end = torch.arange(vertices.shape[-1], device=vertices.device) >= lengths[..., None]
         V = log_leaf.shape[-1]
         is_leaf = torch.zeros(*vertices.shape[:-1], V + 1, dtype=torch.bool, device=vertices.device)
-        is_leaf = is_leaf.scatter(-1, vertices.masked_fill(past_end, V), True)
+        is_leaf = is_leaf.scatter(-1, vertices.masked_fill(past_end(lengths, vertices.shape[-1]), V), True)
         pi = log_leaf[..., level(self.depth)]
         for d in reversed(range(self.depth)):
             split = log_split[..., level(d)] + pi[..., 0::2] + pi[..., 1::2]
             pi = torch.where(is_leaf[..., level(d)], log_leaf[..., level(d)], split)
         return pi[..., 0].expand(lengths.shape)
 
-    def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Leaves:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Leaves:
         """→ trees, vertices (*sample, *batch, N) and lengths (*sample, *batch)."""
         with torch.no_grad():
             log_leaf, _ = self.log_leaf_and_split()

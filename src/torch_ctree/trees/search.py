@@ -15,8 +15,7 @@ from torch import Tensor
 from torch_ctree.trees.kernels.torch import segment_max
 from torch_ctree.trees.likelihood import kernel_for
 from torch_ctree.trees.prior import reached
-from torch_ctree.trees.topology import leaves_from_mask, level, topology
-
+from torch_ctree.trees.topology import leaves_from_mask, level, longest, topology
 
 # --- (sentence, tree) pairs -------------------------------------------------------------------------------------------
 
@@ -33,8 +32,8 @@ class Found(NamedTuple):
 def best_derivations(log_leaf: Tensor, log_split: Tensor, token_scores: Tensor, tokens: Tensor, k: int) -> Found:
     """The k best (sentence, tree) pairs of any length, best first.
 
-    log_leaf, log_split: (B, V), log l_v and log(1 − l_v); token_scores, tokens: (B, V, J), the J ≥ min(k, vocabulary) best
-    tokens of each vertex, best first → Found (k, B, …)
+    log_leaf, log_split: (B, V), log l_v and log(1 − l_v); token_scores, tokens: (B, V, J), the J best tokens of each
+    vertex, best first, J the smaller of k and the vocabulary → Found (k, B, …)
 
     No length is fixed, so a vertex's best derivations depend on its own subtree alone (the recursion π, Eq. 3, with
     maxima): one pass over the levels from the bottom up finds them, and one from the top down reads them off.
@@ -96,7 +95,7 @@ def best_derivation_within(leaf_scores: Tensor, tokens: Tensor, max_length: int)
         scores = torch.maximum(alpha[:, -1], scores)
         if bool((alpha[:, :-1].amax(-1) <= scores).all()):
             break
-    rows = torch.stack(alphas, dim=1)[:, : int(lengths.max()) + 1]
+    rows = torch.stack(alphas, dim=1)[:, : longest(lengths) + 1]
     weights = leaf_scores[:, None].expand(-1, rows.shape[1] - 1, -1)
     vertices = trace(rows, weights, lengths)
     return Found(vertices, lengths, scores, tokens.gather(-1, vertices.clamp_min(0)))
@@ -116,8 +115,8 @@ def trace(
     """Leaves read off the table from the last to the first.
 
     alphas (B, N + 1, L + 1), log_weights (B, N, V), lengths (*sample, B); choose: (*sample, B, D + 1) scores of the
-    vertices that may come next → (*sample, B), the place of the one taken; by default the best → vertices (*sample, B, N)
-    padded with −1, all −1 where no tree is possible
+    vertices that may come next → (*sample, B), the place of the one taken; by default the best
+    → vertices (*sample, B, N), padded with −1, all −1 where no tree is possible
     """
     tree = topology(log_weights.shape[-1].bit_length() - 1)
     tensors = tree.on(log_weights.device)

@@ -132,6 +132,16 @@ def brackets(vertices: Sequence[int]) -> list[int] | int:
     return unpaired[0][1]
 
 
+def longest(lengths: torch.Tensor) -> int:
+    """The width to pad sentences of these lengths to: the largest of them, and 1 at least."""
+    return max(1, int(lengths.max())) if lengths.numel() else 1
+
+
+def past_end(lengths: torch.Tensor, width: int) -> torch.Tensor:
+    """lengths (*batch,) → bool (*batch, width): which columns lie past each sentence's end."""
+    return torch.arange(width, device=lengths.device) >= lengths[..., None]
+
+
 def leaves_from_mask(is_leaf: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Leaf sequences from one flag per vertex.
 
@@ -148,7 +158,7 @@ def leaves_from_mask(is_leaf: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     buckets = buckets.scatter(-1, starts, torch.arange(V, device=is_leaf.device).expand(is_leaf.shape))[..., :-1]
     filled = buckets >= 0
     lengths = filled.sum(-1)
-    N = max(1, int(lengths.max())) if lengths.numel() else 1
+    N = longest(lengths)
     rank = (filled.cumsum(-1) - 1).masked_fill(~filled, N)
     vertices = buckets.new_full((*batch, N + 1), -1).scatter(-1, rank, buckets)[..., :-1]
     return vertices, lengths

@@ -8,7 +8,8 @@ exp(α_{n−1}[start(v)] + log_weights[n, v]). Then α_n[2^D] is the log-likelih
     kernel's own ``backward`` wants to see again.
 
 ``backward(log_weights, lengths, memory, grad) → grad_log_weights``
-    grad (B, N) of the completions → (B, N, V): the posterior probability that vertex v emits token n, times grad.
+    grad (B, N) of the completions, 0 where they are −inf → (B, N, V): the posterior probability that vertex v emits
+    token n, times grad.
 
 ``alphas(log_weights, lengths, maximise=False) → alphas``
     → (B, N + 1, 2^D + 1), in a dtype of the kernel's choosing; with ``maximise`` the sum becomes a maximum.

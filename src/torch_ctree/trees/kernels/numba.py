@@ -1,7 +1,7 @@
 """The interval recursion as compiled loops for the CPU, parallel over the batch.
 
-Sentences go in blocks of ``LANES``, one to a SIMD lane: every array inside has the lane as its last, contiguous axis, so
-the compiler turns each inner loop into vector instructions. All arithmetic is in float64, whatever the weights are.
+Sentences go in blocks of ``LANES``, one to a SIMD lane: every array inside has the lane as its last, contiguous axis,
+so the compiler turns each inner loop into vector instructions. All arithmetic is in float64, whatever the weights are.
 
 A position p collects the vertices that end there from the coarsest level to the finest, two summands at a time:
 out[p] ← log(exp(out[p]) + exp(x)). The forward pass keeps, for each such sum, the *share* of its smaller summand, and
@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Any
 
 import numba
 import numpy as np
@@ -55,7 +56,7 @@ def alphas(log_weights: Tensor, lengths: Tensor, maximise: bool = False) -> Tens
         _in_parallel(
             _sum_block, blocks, log_weights.numel(), log_weights, lengths, rows, log_weights.new_empty(B, N), unused
         )
-    return rows.permute(0, 3, 1, 2).reshape(blocks * LANES, N + 1, -1)[:B]
+    return rows.permute(0, 3, 1, 2).flatten(0, 1)[:B]
 
 
 def _in_parallel(kernel: Callable[..., None], blocks: int, work: int, *tensors: Tensor) -> None:
@@ -82,9 +83,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def _compiled(**options: str) -> Callable[[Callable], Callable]:
+def _compiled(**more: Any) -> Callable[[Callable], Callable]:
     # "contract" allows fused multiply-add; "numpy" lets 1/0 be inf: the check for it would stop vectorisation
-    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, **options}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, **more}
 
     def decorate(function: Callable) -> Callable:
         try:
@@ -97,7 +98,7 @@ def _compiled(**options: str) -> Callable[[Callable], Callable]:
 
 @_compiled(inline="always")
 def _exp_minus(t):
-    """exp(−t) for t ≥ 0, to the last bit or two; 0 where t > 700 or NaN. Without a call or a branch, so it vectorises."""
+    """exp(−t) for t ≥ 0, to the last bit or two; 0 where t > 700 or NaN. No call and no branch, so it vectorises."""
     finite = t < 700.0
     u = t if finite else 0.0
     shifted = u * -1.4426950408889634 + 6755399441055744.0  # adding 1.5·2^52 rounds −t / ln 2 to an integer k, …
@@ -166,8 +167,8 @@ def _longest(block, lengths):
     return longest
 
 
-# Below, s is the stride 2^(D−d) of a level and a a vertex's place in it: it starts at a·s, ends at (a + 1)·s, and has the
-# heap index 2^d − 1 + a. Odd a are right children: they end where their parent ends, so out[p] is already taken.
+# Below, s is the stride 2^(D−d) of a level and a a vertex's place in it: it starts at a·s, ends at (a + 1)·s, and has
+# the heap index 2^d − 1 + a. Odd a are right children: they end where their parent ends, so out[p] is already taken.
 
 
 @_compiled()
@@ -245,7 +246,7 @@ def _max_block(block, log_weights, lengths, alphas):
 @_compiled()
 def _gradient_block(block, lengths, shares, grad, out):
     # γ as in kernels/torch.py, backward_steps; here what a position has left after its finer vertices took their share.
-    B, N, V = out.shape
+    B, _, V = out.shape
     L = (V + 1) // 2
     row = np.empty((V, LANES))
     gamma = np.zeros((L + 1, LANES))

@@ -12,7 +12,7 @@ from torch_ctree.trees.topology import Topology, topology
 
 
 def forward(log_weights: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """log_weights (B, N, V), lengths (B,) → completions (B, N), alphas (B, N + 1, L + 1). See the package's docstring."""
+    """log_weights (B, N, V), lengths (B,) → completions (B, N), alphas (B, N + 1, L + 1). See the package."""
     memory = alphas(log_weights, lengths)
     return memory[:, 1:, -1], memory
 

@@ -1,0 +1,285 @@
+"""Draw the figures of the documentation into ``docs/figures/``, as SVG files that are the same on every run.
+
+Everything shown is computed with the library. One sentence with one tree, taken from the paper's samples, goes through
+all the pictures; its distribution is random, but leans towards that tree.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+
+import torch
+from matplotlib import colormaps, pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Arc, FancyArrowPatch, Rectangle
+from torch import Tensor
+
+from torch_ctree import LatentTree
+from torch_ctree.trees import naive, paper
+from torch_ctree.trees.kernels import torch as kernel
+from torch_ctree.trees.topology import level, topology
+
+Nested = Sequence["Nested"] | str
+
+FOLDER = Path(__file__).parent / "figures"
+TREE: Nested = [[["an", ["older", "man"]], ["is", "playing"]], [["a", ["video", "game"]], "."]]
+DEPTH = 4
+# Light fills that stay apart for colour-blind readers and carry black text (Paul Tol's "light" scheme).
+COLOURS = ["#77aadd", "#99ddff", "#44bb99", "#bbcc33", "#aaaa00", "#eedd88", "#ee8866", "#ffaabb", "#dddddd"]
+INK, FAINT, ACCENT = "#22272e", "#6b7480", "#b3261e"
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "torch-ctree",
+    "svg.fonttype": "path",
+    "font.family": "DejaVu Sans",
+    "font.size": 11,
+    "text.color": INK,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+}
+
+
+# --- the example ------------------------------------------------------------------------------------------------------
+
+
+def words_of(tree: Nested) -> list[str]:
+    return [tree] if isinstance(tree, str) else [word for part in tree for word in words_of(part)]
+
+
+def leaves_of(tree: Nested, vertex: int = 0) -> list[int]:
+    """The heap indices of a tree's leaves."""
+    if isinstance(tree, str):
+        return [vertex]
+    return leaves_of(tree[0], 2 * vertex + 1) + leaves_of(tree[1], 2 * vertex + 2)
+
+
+WORDS, LEAVES = words_of(TREE), leaves_of(TREE)
+LINE = topology(DEPTH)
+
+
+def example() -> LatentTree:
+    """Random logits, and for each word a bonus at the vertices that overlap its place in the tree."""
+    generator = torch.Generator().manual_seed(35)
+    leaf_logits = torch.randn(LINE.vertices, generator=generator, dtype=torch.float64)
+    token_logits = torch.randn(LINE.vertices, len(WORDS), generator=generator, dtype=torch.float64)
+    starts, ends = torch.tensor(LINE.starts), torch.tensor(LINE.ends)
+    shared = torch.minimum(ends[:, None], ends[LEAVES]) - torch.maximum(starts[:, None], starts[LEAVES])
+    shared = shared.clamp_min(0)
+    together = (ends - starts)[:, None] + (ends - starts)[LEAVES] - shared
+    return LatentTree(leaf_logits, token_logits + 2.5 * shared / together)
+
+
+# --- drawing ----------------------------------------------------------------------------------------------------------
+
+
+def canvas(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure whose axes fill it and have no frame."""
+    figure, grid = pyplot.subplots(1, columns, figsize=(width, height), squeeze=False, layout="constrained")
+    axes = list(grid[0])
+    for panel in axes:
+        panel.set_axis_off()
+    return figure, axes
+
+
+def save(figure: Figure, name: str) -> None:
+    figure.savefig(FOLDER / f"{name}.svg", metadata={"Date": None, "Creator": None})
+    pyplot.close(figure)
+
+
+def box(axes: Axes, vertex: int, bottom: float, height: float, fill: str | tuple[float, ...], edge: str = INK) -> None:
+    """A vertex's interval as a rectangle."""
+    start, end = LINE.starts[vertex], LINE.ends[vertex]
+    axes.add_patch(Rectangle((start, bottom), end - start, height, facecolor=fill, edgecolor=edge, linewidth=1))
+
+
+def ruler(axes: Axes, y: float, last: int) -> None:
+    """The line 0 … last with a tick at every position."""
+    axes.plot([0, last], [y, y], color=INK, linewidth=1)
+    for position in range(last + 1):
+        axes.plot([position, position], [y, y - 0.08], color=INK, linewidth=1)
+        axes.text(position, y - 0.14, str(position), ha="center", va="top", fontsize=9.5)
+
+
+def centre(vertex: int, depth: int = DEPTH) -> tuple[float, float]:
+    """Where a tree's picture has a vertex: above the middle of its interval, one row a level."""
+    tree = topology(depth)
+    return (tree.starts[vertex] + tree.ends[vertex]) / 2, depth - (vertex + 1).bit_length() + 1
+
+
+def edges(axes: Axes, vertices: list[int], depth: int) -> None:
+    """Lines from vertices to their parents."""
+    for vertex in vertices:
+        (x, y), (parent_x, parent_y) = centre(vertex, depth), centre((vertex - 1) // 2, depth)
+        axes.plot([parent_x, x], [parent_y, y], color=INK, linewidth=1.2, zorder=2)
+
+
+def node(axes: Axes, x: float, y: float, label: object, fill: str = "white") -> None:
+    axes.plot(x, y, "o", markersize=19, markerfacecolor=fill, markeredgecolor=INK, markeredgewidth=1, zorder=4)
+    axes.text(x, y, str(label), ha="center", va="center_baseline", fontsize=9.5, zorder=5)
+
+
+# --- the figures ------------------------------------------------------------------------------------------------------
+
+
+def intervals() -> None:
+    """The tree, and below it the line that its leaves cover."""
+    figure, (axes,) = canvas(10, 4.9)
+    inner = sorted({ancestor for leaf in LEAVES for ancestor in ancestors(leaf)})
+    edges(axes, [vertex for vertex in inner + LEAVES if vertex > 0], DEPTH)
+    for vertex in inner:
+        node(axes, *centre(vertex), vertex)
+    for word, leaf, colour in zip(WORDS, LEAVES, COLOURS, strict=True):
+        (x, y), (start, end) = centre(leaf), (LINE.starts[leaf], LINE.ends[leaf])
+        axes.fill([x, start, end], [y, -0.9, -0.9], color=colour, alpha=0.35, linewidth=0)
+        node(axes, x, y, leaf, colour)
+        box(axes, leaf, -1.6, 0.7, colour)
+        axes.text(x, -1.25, word, ha="center", va="center", fontsize=11)
+    ruler(axes, -1.6, LINE.positions)
+    axes.set(xlim=(-0.3, LINE.positions + 0.3), ylim=(-2.15, 4.35))
+    save(figure, "intervals")
+
+
+def ancestors(vertex: int) -> list[int]:
+    return [] if vertex == 0 else [(vertex - 1) // 2, *ancestors((vertex - 1) // 2)]
+
+
+def arcs() -> None:
+    """Depth 2: the successive-leaf transitions between vertices, and the vertices as arcs between positions."""
+    figure, (left, right) = canvas(10, 3.6, columns=2)
+    tree, pairs = topology(2), sorted(paper.successive_leaves(2).successive)
+    edges(left, list(range(1, tree.vertices)), tree.depth)
+    for vertex in range(tree.vertices):
+        node(left, *centre(vertex, tree.depth), vertex)
+    for before, after in pairs:
+        ends = centre(before, tree.depth), centre(after, tree.depth)
+        style = {"arrowstyle": "-|>", "mutation_scale": 11, "shrinkA": 12, "shrinkB": 12, "color": ACCENT}
+        left.add_patch(FancyArrowPatch(*ends, connectionstyle="arc3,rad=-0.22", linewidth=1.3, zorder=3, **style))
+    left.set(xlim=(-0.1, 4.1), ylim=(-0.5, 2.4))
+    left.set_title(f"which leaf can follow which: {len(pairs)} pairs of vertices", fontsize=11)
+
+    for vertex, (start, end) in enumerate(zip(tree.starts.tolist(), tree.ends.tolist(), strict=True)):
+        middle, width = (start + end) / 2, end - start
+        right.add_patch(Arc((middle, 0), width, width, theta1=0, theta2=180, color=ACCENT, linewidth=1.3))
+        node(right, middle, width / 2, vertex)
+    for position in range(tree.positions + 1):
+        right.plot(position, 0, "o", color=INK, markersize=7)
+        right.text(position, -0.18, str(position), ha="center", va="top", fontsize=11)
+    right.set(xlim=(-0.3, 4.3), ylim=(-0.5, 2.4))
+    right.set_title(f"each vertex as an arc: {tree.vertices} arcs between {tree.positions + 1} positions", fontsize=11)
+    save(figure, "arcs")
+
+
+def table(dist: LatentTree) -> None:
+    """α_n[p] for the sentence, and the way of its best tree through it."""
+    posterior = dist.posterior(torch.arange(len(WORDS)))
+    alphas = kernel.alphas(posterior.log_weights[None], posterior.lengths[None])[0]  # (N + 1, L + 1)
+    figure, (axes,) = canvas(11.5, 5.6)
+    cells(axes, alphas, used_cells(posterior.marginals()))
+    path(axes, posterior.argmax().vertices.tolist())
+    for n in range(len(alphas)):
+        axes.text(-0.75, n, f"{WORDS[n - 1]}   n = {n}" if n else "n = 0", ha="right", va="center", fontsize=11)
+    for p in range(LINE.positions + 1):
+        axes.text(p, -0.65, str(p), ha="center", va="bottom", fontsize=10)
+    axes.text(-0.75, -0.65, "p =", ha="right", va="bottom", fontsize=11)
+    axes.set(xlim=(-3.1, 16.6), ylim=(9.6, -1.1))
+    save(figure, "table")
+
+
+def cells(axes: Axes, alphas: Tensor, used: Tensor) -> None:
+    """The table's numbers on a heat map, those that lead to no complete tree in grey."""
+    lowest = alphas[used].min().item()
+    for n, p in itertools.product(*map(range, alphas.shape)):
+        value = alphas[n, p].item()
+        finite = value > -math.inf
+        heat = colormaps["YlGnBu"](0.55 * (1 - value / lowest)) if used[n, p] else "#eef0f2"
+        fill = heat if finite else "white"
+        axes.add_patch(Rectangle((p - 0.5, n - 0.5), 1, 1, facecolor=fill, edgecolor="#d5dae0", linewidth=0.7))
+        if finite:
+            text, ink = f"{value:.1f}".replace("-", "−"), INK if used[n, p] else FAINT
+            axes.text(p, n + 0.02, text, ha="center", va="center", fontsize=9, color=ink)
+
+
+def path(axes: Axes, leaves: list[int]) -> None:
+    """The cells that a tree passes through, and between the rows the intervals that lead from one to the next."""
+    stops = [0, *LINE.ends[leaves].tolist()]
+    for n, (start, end, colour) in enumerate(zip(stops[:-1], stops[1:], COLOURS, strict=True)):
+        bar = (start, n + 0.4), end - start, 0.2
+        axes.add_patch(Rectangle(*bar, facecolor=colour, edgecolor=INK, linewidth=0.8, zorder=5))
+    for n, p in enumerate(stops):
+        axes.add_patch(Rectangle((p - 0.5, n - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=2, zorder=4))
+
+
+def used_cells(marginals: Tensor) -> Tensor:
+    """(N + 1, L + 1): whether some tree of the sentence has its n-th leaf ending at p; marginals (N, V)."""
+    gamma = torch.zeros(len(marginals) + 1, LINE.positions + 1, dtype=marginals.dtype)
+    gamma[0, 0] = 1
+    gamma[1:].index_add_(1, torch.tensor(LINE.ends), marginals)
+    return gamma > 0
+
+
+def posterior(dist: LatentTree) -> None:
+    """Every vertex of the complete tree as its interval, one row a level, shaded by how probably it is a leaf."""
+    marginals = dist.posterior(torch.arange(len(WORDS))).marginals()  # (N, V)
+    is_leaf, word = marginals.sum(0), marginals.argmax(0)
+    figure, (axes,) = canvas(11, 4.6)
+    for depth in range(DEPTH + 1):
+        axes.text(-0.2, 0.5 - depth, f"depth {depth}", ha="right", va="center", fontsize=10)
+        for vertex in range(LINE.vertices)[level(depth)]:
+            probability = is_leaf[vertex].item()
+            box(axes, vertex, -depth, 1, colormaps["Blues"](0.85 * probability), edge="#8b95a1")
+            ink = "white" if probability > 0.6 else INK
+            x, _ = centre(vertex)
+            if probability >= 0.02:
+                axes.text(x, 0.68 - depth, WORDS[word[vertex]], ha="center", va="center", fontsize=10.5, color=ink)
+            axes.text(x, 0.3 - depth, percent(probability), ha="center", va="center", fontsize=9, color=ink)
+    ruler(axes, -DEPTH, LINE.positions)
+    axes.set(xlim=(-1.6, 16.2), ylim=(-4.55, 1.1))
+    save(figure, "posterior")
+
+
+def percent(probability: float) -> str:
+    if probability == 0:
+        return ""
+    if probability < 0.005:
+        return "<1%"
+    return ">99%" if probability > 0.995 else f"{100 * probability:.0f}%"
+
+
+def k_best(dist: LatentTree) -> None:
+    """The sentence's best trees as strips of intervals."""
+    best = dist.posterior(torch.arange(len(WORDS))).topk(6)
+    figure, (axes,) = canvas(11, 3.9)
+    for row, (vertices, log_prob) in enumerate(zip(best.vertices.tolist(), best.log_prob, strict=True)):
+        axes.text(-0.25, -row, percent(log_prob.exp().item()), ha="right", va="center", fontsize=11)
+        for word, leaf, colour in zip(WORDS, vertices, COLOURS, strict=True):
+            box(axes, leaf, -row - 0.36, 0.72, colour)
+            axes.text(centre(leaf)[0], -row, word, ha="center", va="center", fontsize=10)
+    rest = naive.count(DEPTH, len(WORDS)) - len(best.vertices)
+    share = 1 - best.log_prob.exp().sum().item()
+    axes.text(-0.25, -6, percent(share), ha="right", va="center", fontsize=11)
+    axes.text(0, -6, f"the {rest} other trees together", ha="left", va="center", fontsize=11)
+    axes.set(xlim=(-1.3, 16.2), ylim=(-6.5, 0.6))
+    save(figure, "k_best")
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    with pyplot.rc_context(STYLE):
+        dist = example()
+        intervals()
+        arcs()
+        table(dist)
+        posterior(dist)
+        k_best(dist)
+
+
+if __name__ == "__main__":
+    main()

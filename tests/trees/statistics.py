@@ -1,0 +1,35 @@
+"""What several tests measure or build."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable
+
+import torch
+from torch import Tensor
+
+
+def chi_square_p_value(observed: Iterable[Hashable], expected: dict[Hashable, float]) -> float:
+    """The probability of frequencies at least this far from the expected ones. Rare outcomes are counted together."""
+    counts = Counter(observed)
+    assert counts.keys() <= expected.keys(), "an outcome of probability zero was drawn"
+    total = counts.total()
+    common = [outcome for outcome, p in expected.items() if p * total >= 5]
+    pairs = [(counts[outcome], expected[outcome] * total) for outcome in common]
+    rest = total - sum(count for count, _ in pairs), total - sum(mean for _, mean in pairs)
+    if rest[1] > 1e-6 * total:
+        pairs.append(rest)
+    statistic = sum((count - mean) ** 2 / mean for count, mean in pairs)
+    freedom = len(pairs) - 1
+    assert freedom > 0
+    return torch.special.gammaincc(torch.tensor(freedom / 2.0), torch.tensor(statistic / 2)).item()
+
+
+def padded(trees: Iterable[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
+    """Trees as tuples of leaves → vertices (trees, N), padded with −1, and lengths (trees,)."""
+    rows = list(trees)
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows]), torch.tensor([len(row) for row in rows])
+
+
+def leaves(vertices: Tensor) -> list[tuple[int, ...]]:
+    """(…, N) padded with −1 → tuples."""
+    return [tuple(v for v in row if v >= 0) for row in vertices.reshape(-1, vertices.shape[-1]).tolist()]

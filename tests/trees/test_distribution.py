@@ -1,0 +1,411 @@
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.distributions import Distribution
+
+from torch_ctree import Derivation, Emission, LatentTree, LinearEmission, TokenLogits
+from torch_ctree.trees import naive
+from torch_ctree.trees.topology import topology
+
+from .statistics import chi_square_p_value, leaves
+
+double = torch.float64
+
+
+def random_dist(depth, vocabulary, batch=(), scale=1.0, **kwargs):
+    V = topology(depth).vertices
+    leaf_logits = scale * torch.randn(*batch, V, dtype=double)
+    return LatentTree(leaf_logits, scale * torch.randn(*batch, V, vocabulary, dtype=double), **kwargs)
+
+
+def leaf_scores(dist):
+    """(V, K): log m(v) + log p(x | v) of a distribution without batch dimensions, by definition."""
+    return dist.prior.log_m()[:, None] + dist.emission.logits.log_softmax(-1)
+
+
+def all_sentences(vocabulary, length):
+    return torch.tensor(list(itertools.product(range(vocabulary), repeat=length)))
+
+
+# --- log_prob ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", range(5))
+def test_log_prob_by_enumeration(depth):
+    dist = random_dist(depth, 3)
+    for n in range(1, 2**depth + 1):
+        tokens = torch.randint(3, (n,))
+        expected = naive.log_likelihood(leaf_scores(dist)[:, tokens].T)
+        assert dist.log_prob(tokens).item() == pytest.approx(expected)
+
+
+@given(
+    depth=st.integers(0, 3),
+    vocabulary=st.integers(1, 2),
+    scale=st.sampled_from([0.0, 1.0, 100.0]),
+    seed=st.integers(0, 99),
+)
+def test_all_sentences_of_all_lengths_sum_to_one(depth, vocabulary, scale, seed):
+    torch.manual_seed(seed)
+    dist = random_dist(depth, vocabulary, scale=scale)
+    total = 0.0
+    for n in range(1, 2**depth + 1):
+        by_length = dist.log_prob(all_sentences(vocabulary, n)).exp().sum().item()
+        assert by_length == pytest.approx(dist.length_log_prob()[n - 1].exp().item())
+        total += by_length
+    assert total == pytest.approx(1)
+
+
+def test_gradients_reach_the_logits():
+    leaf_logits = torch.randn(2, 7, dtype=double, requires_grad=True)
+    token_logits = torch.randn(2, 7, 3, dtype=double, requires_grad=True)
+    tokens, lengths = torch.tensor([[0, 1, 2], [2, 2, 0]]), torch.tensor([3, 2])
+    assert torch.autograd.gradcheck(
+        lambda a, b: LatentTree(a, b).log_prob(tokens, lengths), (leaf_logits, token_logits)
+    )
+
+
+def test_what_pads_a_sentence_does_not_matter():
+    dist = random_dist(3, 4)
+    tokens, lengths = torch.randint(4, (5, 6)), torch.tensor([1, 2, 3, 6, 4])
+    expected = dist.log_prob(tokens, lengths)
+    for padding in (-100, -1, 3, 4, 10**6):
+        padded = tokens.masked_fill(torch.arange(6) >= lengths[:, None], padding)
+        assert torch.equal(dist.log_prob(padded, lengths), expected)
+        torch.testing.assert_close(dist.posterior(padded, lengths).entropy(), dist.posterior(tokens, lengths).entropy())
+
+
+@pytest.mark.parametrize("backend", ["paper", "torch", "numba"])
+def test_the_backend_can_be_chosen(backend):
+    dist = random_dist(3, 4, (2,))
+    tokens, lengths = torch.randint(4, (2, 5)), torch.tensor([5, 3])
+    torch.testing.assert_close(dist.log_prob(tokens, lengths, backend=backend), dist.log_prob(tokens, lengths))
+
+
+@pytest.mark.parametrize(
+    ("batch", "given_shape"),
+    [
+        ((), ()),
+        ((), (4,)),
+        ((3,), (3,)),
+        ((3,), (2, 3)),
+        ((3,), (1,)),
+        ((3, 1), (3, 4)),
+        ((3, 1), (2, 1, 4)),
+        ((2, 3), (5, 2, 3)),
+    ],
+)
+def test_batch_shapes_broadcast(batch, given_shape):
+    dist = random_dist(2, 3, batch)
+    tokens = torch.randint(3, (*given_shape, 4))
+    lengths = torch.randint(1, 5, given_shape)
+    shape = torch.broadcast_shapes(batch, given_shape)
+    value = dist.log_prob(tokens, lengths)
+    entropy = dist.posterior(tokens, lengths).entropy()
+    assert value.shape == entropy.shape == shape
+    for index in itertools.product(*map(range, shape)):
+        alone = LatentTree(
+            dist.leaf_logits.expand(*shape, -1)[index], dist.emission.logits.expand(*shape, -1, -1)[index]
+        )
+        sentence = tokens.expand(*shape, -1)[index], lengths.expand(shape)[index]
+        torch.testing.assert_close(value[index], alone.log_prob(*sentence))
+        torch.testing.assert_close(entropy[index], alone.posterior(*sentence).entropy())
+
+
+def test_prior_and_emission_broadcast_against_each_other():
+    dist = LatentTree(torch.zeros(7), torch.randn(3, 7, 2))
+    assert dist.batch_shape == (3,)
+    assert dist.leaf_logits.shape == (3, 7)
+    assert LatentTree(torch.zeros(4, 1, 7), torch.randn(3, 7, 2)).batch_shape == (4, 3)
+
+
+def test_expand():
+    dist = random_dist(2, 3, (3, 1))
+    wide = dist.expand((2, 3, 4))
+    tokens = torch.randint(3, (2, 3, 4, 3))
+    assert wide.batch_shape == (2, 3, 4)
+    torch.testing.assert_close(wide.log_prob(tokens), dist.log_prob(tokens))
+    assert wide.argmax().lengths.shape == (2, 3, 4)
+    torch.testing.assert_close(wide.argmax().log_prob, dist.argmax().log_prob.expand(2, 3, 4))
+
+
+def test_an_empty_batch():
+    dist = random_dist(2, 3, (0,))
+    tokens, lengths = torch.zeros(0, 3, dtype=torch.long), torch.zeros(0, dtype=torch.long)
+    post = dist.posterior(tokens, lengths)
+    assert dist.log_prob(tokens, lengths).shape == post.entropy().shape == dist.prior.entropy().shape == (0,)
+    assert dist.length_log_prob().shape == (0, 4)
+    for found in (dist.argmax(), dist.argmax(1), dist.sample(), post.argmax(), post.sample()):
+        assert found.log_prob.shape == (0,)
+        assert found.trees() == []
+    assert dist.topk(2).log_prob.shape == post.topk(2).log_prob.shape == dist.sample((2,)).log_prob.shape == (2, 0)
+
+
+def test_it_is_a_distribution():
+    dist = random_dist(2, 3, (3,))
+    assert isinstance(dist, Distribution)
+    assert dist.batch_shape == (3,)
+    assert dist.event_shape == ()
+    assert not dist.has_rsample
+    assert repr(dist) == "LatentTree(batch_shape=(3,), depth=2, TokenLogits(vertices=7, vocabulary=3))"
+
+
+def test_inference_mode_first_and_training_after():
+    with torch.inference_mode():
+        dist = LatentTree(torch.zeros(31), torch.zeros(31, 2))
+        dist.log_prob(torch.tensor([0, 1]))
+        post = dist.posterior(torch.tensor([0, 1]))
+        assert post.marginals().sum().item() == pytest.approx(2)
+        post.entropy(), post.argmax(), post.topk(2), post.sample((2,)), dist.sample((2,)), dist.argmax()
+    logits = torch.zeros(31, requires_grad=True)
+    LatentTree(logits, torch.zeros(31, 2)).log_prob(torch.tensor([0, 1])).backward()
+    assert logits.grad is not None
+
+
+def test_two_backward_passes_through_one_distribution():
+    logits = torch.randn(7, requires_grad=True)
+    dist = LatentTree(logits, torch.randn(7, 2))
+    dist.log_prob(torch.tensor([0, 1])).backward()
+    dist.prior.entropy().backward()
+    dist.posterior(torch.tensor([0, 1, 0])).entropy().backward()
+
+
+# --- sampling ---------------------------------------------------------------------------------------------------------
+
+
+def test_samples_have_the_right_frequencies_and_scores():
+    dist = random_dist(2, 2)
+    scores = leaf_scores(dist)
+    expected = {(tree, tokens): math.exp(score) for score, tree, tokens in naive.best_derivations(scores, 10**6)}
+    assert sum(expected.values()) == pytest.approx(1)
+    drawn = dist.sample((20_000,))
+    sentences = [tuple(row[:n]) for row, n in zip(drawn.tokens.tolist(), drawn.lengths.tolist(), strict=True)]
+    assert chi_square_p_value(zip(leaves(drawn.vertices), sentences, strict=True), expected) > 1e-3
+    torch.testing.assert_close(drawn.log_prob, dist.joint_log_prob(drawn))
+
+
+def test_sample_shapes_and_dependence_on_the_seed():
+    dist = random_dist(3, 4, (2, 3))
+    drawn = dist.sample((5,))
+    assert drawn.lengths.shape == drawn.log_prob.shape == (5, 2, 3)
+    assert drawn.tokens.shape == drawn.vertices.shape == (5, 2, 3, int(drawn.lengths.max()))
+    assert dist.log_prob(drawn.tokens, drawn.lengths).shape == (5, 2, 3)
+    torch.manual_seed(7)
+    first = dist.sample((2,))
+    torch.manual_seed(7)
+    assert torch.equal(first.tokens, dist.sample((2,)).tokens)
+
+
+# --- validation -------------------------------------------------------------------------------------------------------
+
+
+def sentence_errors():
+    ok_tokens, ok_lengths = torch.tensor([[0, 1, 2], [1, 1, 0]]), torch.tensor([3, 2])
+    return [
+        (ok_tokens, torch.tensor([3, 0]), r"lengths: got 0 at \[1\]; expected 1 to 3, the number of token columns"),
+        (ok_tokens, torch.tensor([4, 2]), r"lengths: got 4 at \[0\]; expected 1 to 3"),
+        (ok_tokens, torch.tensor([3]), r"lengths: got shape \(1,\); expected \(2,\), one length a sentence"),
+        (ok_tokens, torch.tensor([3.0, 2.0]), r"lengths: got dtype torch.float32; expected one of uint8"),
+        (ok_tokens, [3, 2], r"lengths: got list; expected a torch.Tensor of integers"),
+        (ok_tokens, ok_lengths.to("meta"), r"lengths: got a tensor on meta; expected one on cpu"),
+        (torch.tensor([[0, 1, 3], [1, 1, 0]]), ok_lengths, r"tokens: got 3 at \[0, 2\]; expected 0 to 2"),
+        (torch.tensor([[0, -1, 2], [1, 1, 0]]), ok_lengths, r"tokens: got -1 at \[0, 1\]; expected 0 to 2"),
+        (ok_tokens.double(), ok_lengths, r"tokens: got dtype torch.float64; expected one of"),
+        (ok_tokens.to("meta"), ok_lengths, r"tokens: got a tensor on meta; expected one on cpu"),
+        (ok_tokens.tolist(), ok_lengths, r"tokens: got list; expected a torch.Tensor of integers"),
+        (torch.tensor(1), torch.tensor(1), r"tokens: got shape \(\); expected \(…, tokens\)"),
+        (torch.zeros(2, 0, dtype=torch.long), ok_lengths, r"tokens: got shape \(2, 0\)"),
+        (ok_tokens[:, None].expand(2, 5, 3), ok_lengths[:, None].expand(2, 5), r"tokens: got batch shape \(2, 5\)"),
+    ]
+
+
+@pytest.mark.parametrize(("tokens", "lengths", "message"), sentence_errors())
+@pytest.mark.parametrize("method", ["log_prob", "posterior"])
+def test_bad_sentences(method, tokens, lengths, message):
+    dist = LatentTree(torch.zeros(2, 7), torch.zeros(2, 7, 3))
+    with pytest.raises(ValueError, match=message):
+        getattr(dist, method)(tokens, lengths)
+
+
+def test_a_sentence_too_long_for_the_depth():
+    dist = random_dist(3, 2)
+    tokens = torch.zeros(3, 20, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"lengths: got 17 at \[1\]; expected at most 8.* depth 3: .* needs depth 5"):
+        dist.log_prob(tokens, torch.tensor([8, 17, 1]))
+    unchecked = random_dist(3, 2, validate_args=False)
+    assert unchecked.log_prob(tokens, torch.tensor([8, 17, 1]))[1] == -math.inf
+
+
+def test_bad_parameters():
+    with pytest.raises(ValueError, match=r"emission: got 15 vertices; expected 7, as in leaf_logits"):
+        LatentTree(torch.zeros(7), torch.zeros(15, 2))
+    with pytest.raises(ValueError, match=r"emission: got shape \(6, 2\); expected V = 2\*\*\(D\+1\) - 1"):
+        LatentTree(torch.zeros(7), torch.zeros(6, 2))
+    with pytest.raises(ValueError, match=r"emission: got shape \(7,\); expected \(…, vertices, vocabulary\)"):
+        LatentTree(torch.zeros(7), torch.zeros(7))
+    with pytest.raises(ValueError, match=r"emission: got tensors on meta; expected cpu"):
+        LatentTree(torch.zeros(7), torch.zeros(7, 2, device="meta"))
+    with pytest.raises(ValueError, match=r"emission: got batch shape \(3,\); expected one that broadcasts with \(2,\)"):
+        LatentTree(torch.zeros(2, 7), torch.zeros(3, 7, 2))
+    with pytest.raises(ValueError, match=r"emission: got nan at \[3, 1\]"):
+        LatentTree(
+            torch.zeros(7), torch.zeros(7, 2).index_put((torch.tensor(3), torch.tensor(1)), torch.tensor(math.nan))
+        )
+    nobody = torch.zeros(7, 2)
+    nobody[4] = -math.inf
+    with pytest.raises(ValueError, match=r"emission: got no finite largest logit at vertex \[4\]"):
+        LatentTree(torch.zeros(7), nobody)
+    with pytest.raises(ValueError, match=r"leaf_logits: got nan"):
+        LatentTree(torch.full((7,), math.nan), torch.zeros(7, 2))
+    LatentTree(torch.full((7,), math.nan), nobody, validate_args=False)
+
+
+def test_validation_follows_the_global_switch():
+    Distribution.set_default_validate_args(False)
+    try:
+        LatentTree(torch.full((7,), math.nan), torch.zeros(7, 2))
+    finally:
+        Distribution.set_default_validate_args(True)
+
+
+# --- Emission ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def layer():
+    states = torch.randn(2, 15, 6, dtype=double, requires_grad=True)
+    weight = torch.randn(11, 6, dtype=double, requires_grad=True)
+    bias = torch.randn(11, dtype=double, requires_grad=True)
+    return states, weight, bias
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize("block_elements", [1, 40, 10**6])
+def test_a_linear_layer_equals_its_logits(layer, with_bias, block_elements):
+    states, weight, bias = layer
+    bias = bias if with_bias else None
+    linear = LinearEmission(states, weight, bias, block_elements=block_elements)
+    logits = TokenLogits(torch.nn.functional.linear(states, weight, bias))
+    tokens = torch.randint(11, (2, 9))
+    torch.testing.assert_close(linear.log_prob(tokens), logits.log_prob(tokens))
+    for mine, theirs in zip(linear.topk(4), logits.topk(4), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    parameters = [p for p in (states, weight, bias) if p is not None]
+    upstream = torch.randn(2, 9, 15, dtype=double)
+    mine = torch.autograd.grad(linear.log_prob(tokens), parameters, upstream)
+    theirs = torch.autograd.grad(logits.log_prob(tokens), parameters, upstream)
+    torch.testing.assert_close(mine, theirs)
+
+
+def test_gradcheck_of_the_linear_layer(layer):
+    tokens = torch.randint(11, (2, 3))
+    assert torch.autograd.gradcheck(
+        lambda s, w, b: LinearEmission(s, w, b, block_elements=50).log_prob(tokens), layer, nondet_tol=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", ["logits", "linear"])
+def test_log_probs_of_all_tokens_sum_to_one(layer, kind):
+    states, weight, bias = layer
+    emission = LinearEmission(*layer) if kind == "linear" else TokenLogits(states @ weight.T + bias)
+    every = emission.log_prob(torch.arange(11).expand(2, 11))  # (2, K, V)
+    torch.testing.assert_close(every.exp().sum(1), torch.ones(2, 15, dtype=double))
+
+
+@pytest.mark.parametrize("kind", ["logits", "linear"])
+def test_tokens_are_drawn_from_their_vertex(kind):
+    states, weight = torch.randn(7, 2), torch.randn(3, 2)
+    emission = LinearEmission(states, weight, block_elements=5) if kind == "linear" else TokenLogits(states @ weight.T)
+    drawn = emission.sample(torch.arange(7).expand(3000, 7))
+    assert drawn.shape == (3000, 7)
+    for v in range(7):
+        expected = dict(enumerate((states[v] @ weight.T).softmax(-1).tolist()))
+        assert chi_square_p_value(drawn[:, v].tolist(), expected) > 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_half_precision_layer(layer, dtype):
+    states, weight, bias = (p.detach().to(dtype).requires_grad_() for p in layer)
+    value = LatentTree(torch.zeros(2, 15, dtype=dtype), LinearEmission(states, weight, bias)).log_prob(
+        torch.randint(11, (2, 5))
+    )
+    assert value.dtype == torch.float32
+    value.sum().backward()
+    assert all(p.grad is not None and p.grad.dtype == dtype and p.grad.isfinite().all() for p in (states, weight, bias))
+
+
+@pytest.mark.parametrize("mode", ["forward", "backward", "topk", "sample"])
+def test_vertices_and_vocabulary_never_meet_in_one_tensor(mode):
+    from .test_backends import Recorder
+
+    V, K, H, N = 127, 3000, 8, 12
+    emission = LinearEmission(
+        torch.randn(V, H, requires_grad=True), torch.randn(K, H, requires_grad=True), block_elements=4 * K
+    )
+    dist = LatentTree(torch.zeros(V), emission)
+    tokens = torch.randint(K, (N,))
+    with Recorder() as recorder:
+        if mode == "forward":
+            dist.log_prob(tokens)
+        elif mode == "backward":
+            dist.log_prob(tokens).backward()
+        elif mode == "topk":
+            dist.topk(3)
+        else:
+            dist.sample((5,))
+    assert max(recorder.sizes) <= K * H < V * K / 10
+
+
+def test_bad_layers():
+    states, weight = torch.zeros(7, 4), torch.zeros(5, 4)
+    with pytest.raises(ValueError, match=r"weight: got shape \(5, 3\); expected \(vocabulary, 4\)"):
+        LinearEmission(states, torch.zeros(5, 3))
+    with pytest.raises(ValueError, match=r"bias: got shape \(4,\); expected \(5,\)"):
+        LinearEmission(states, weight, torch.zeros(4))
+    with pytest.raises(ValueError, match=r"states: got shape \(6, 4\); expected V"):
+        LinearEmission(torch.zeros(6, 4), weight)
+    with pytest.raises(ValueError, match=r"states: got shape \(7,\); expected \(…, vertices, width\)"):
+        LinearEmission(torch.zeros(7), weight)
+    with pytest.raises(ValueError, match=r"weight: got a tensor on meta"):
+        LinearEmission(states, weight.to("meta"))
+    with pytest.raises(ValueError, match=r"weight: got nan at \[0, 0\]"):
+        LatentTree(torch.zeros(7), LinearEmission(states, torch.full((5, 4), math.nan)))
+
+
+class SameEverywhere(Emission):
+    """An emission of a user's own: one unigram distribution for all vertices."""
+
+    def __init__(self, log_probs, vertices, batch_shape=torch.Size()):
+        self.log_probs, self.vertices, self.batch_shape = log_probs, vertices, torch.Size(batch_shape)
+        self.vocabulary, self.device = len(log_probs), log_probs.device
+
+    def log_prob(self, tokens):
+        return self.log_probs[tokens][..., None].expand(*tokens.shape, self.vertices)
+
+    def topk(self, k):
+        best, tokens = self.log_probs.topk(k)
+        shape = (*self.batch_shape, self.vertices, k)
+        return best.expand(shape), tokens.expand(shape)
+
+    def sample(self, vertices):
+        return torch.multinomial(self.log_probs.exp(), vertices.numel(), replacement=True).reshape(vertices.shape)
+
+    def expand(self, batch_shape):
+        return SameEverywhere(self.log_probs, self.vertices, batch_shape)
+
+    def check_values(self):
+        assert self.log_probs.logsumexp(0).abs() < 1e-6
+
+
+def test_an_emission_of_ones_own():
+    log_probs = torch.randn(4, dtype=double).log_softmax(0)
+    dist = LatentTree(torch.zeros(3, 7, dtype=double), SameEverywhere(log_probs, 7))
+    tokens = torch.tensor([2, 0, 1])
+    expected = dist.length_log_prob()[:, 2] + log_probs[tokens].sum()
+    torch.testing.assert_close(dist.log_prob(tokens), expected)
+    assert isinstance(dist.sample((2,)), Derivation)
+    torch.testing.assert_close(dist.topk(3).log_prob, dist.joint_log_prob(dist.topk(3)))

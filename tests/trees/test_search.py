@@ -1,0 +1,191 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torch_ctree import LatentTree
+from torch_ctree.trees import naive, paper
+from torch_ctree.trees.search import best_derivation_within
+from torch_ctree.trees.topology import depth_for_vertices
+
+from .statistics import leaves
+from .test_distribution import leaf_scores, random_dist
+
+
+def single(dist, index):
+    return LatentTree(dist.leaf_logits[index], dist.emission.logits[index])
+
+
+@pytest.mark.parametrize(("depth", "vocabulary"), [(0, 1), (0, 4), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)])
+@pytest.mark.parametrize("k", [1, 2, 5, 40])
+def test_k_best_by_enumeration(depth, vocabulary, k):
+    dist = random_dist(depth, vocabulary, (3,))
+    found = dist.topk(k)
+    torch.testing.assert_close(found.log_prob[0], dist.argmax().log_prob)
+    for b in range(3):
+        expected = naive.best_derivations(leaf_scores(single(dist, b)), k)
+        scores = [score for score, _, _ in expected] + [-math.inf] * (k - len(expected))
+        assert found.log_prob[:, b].tolist() == pytest.approx(scores)
+        for rank, (_, tree, tokens) in enumerate(expected):
+            assert leaves(found.vertices[rank, b]) == [tree]
+            assert tuple(found.tokens[rank, b, : found.lengths[rank, b]].tolist()) == tokens
+        for rank in range(len(expected), k):
+            assert found.lengths[rank, b] == 0
+            assert (found.vertices[rank, b] == -1).all()
+
+
+@given(
+    depth=st.integers(0, 3),
+    max_length=st.integers(1, 9),
+    scale=st.sampled_from([0.3, 2.0, 50.0]),
+    seed=st.integers(0, 999),
+)
+def test_best_within_a_length_by_enumeration(depth, max_length, scale, seed):
+    torch.manual_seed(seed)
+    dist = random_dist(depth, 2, scale=scale)
+    scores, tokens = leaf_scores(dist).max(-1)
+    short = [tree for tree in naive.trees(depth) if len(tree) <= max_length]
+    expected = max(sum(scores[v].item() for v in tree) for tree in short)
+    within = best_derivation_within(scores[None], tokens[None], max_length)
+    found = dist.argmax(max_length)
+    assert found.tokens.shape[-1] == found.lengths.item() <= max_length
+    assert within.scores.item() == pytest.approx(expected)
+    assert found.log_prob.item() == pytest.approx(expected)
+    assert found.log_prob.item() == pytest.approx(dist.joint_log_prob(found).item())
+    assert leaves(found.vertices)[0] in short
+
+
+def splitting_dist(depth, batch):
+    """Mostly splits, so that good derivations are long."""
+    V = 2 ** (depth + 1) - 1
+    return LatentTree(torch.randn(batch, V) - 2, 6 * torch.randn(batch, V, 5))
+
+
+@pytest.mark.parametrize("max_length", [1, 3, 10, 40, 64, None])
+def test_three_searches_agree(max_length):
+    dist = splitting_dist(6, 20)
+    found = dist.argmax(max_length)
+    torch.testing.assert_close(found.log_prob, dist.joint_log_prob(found))
+    scores, tokens = dist.emission.topk(1)
+    scores = dist.prior.log_m() + scores[..., 0]
+    within = best_derivation_within(scores, tokens[..., 0], max_length or 64)
+    torch.testing.assert_close(found.log_prob, within.scores)
+    if max_length in (64, None):
+        decoded = [paper.decode_joint(row) for row in scores]
+        assert leaves(found.vertices) == [tuple(tree) for tree, _ in decoded]
+        torch.testing.assert_close(found.log_prob, torch.tensor([score for _, score in decoded]))
+
+
+def test_the_early_exit_never_changes_the_answer(monkeypatch):
+    dist = splitting_dist(5, 40)
+    scores = dist.prior.log_m() + dist.emission.topk(1)[0][..., 0]
+    tokens = torch.zeros_like(scores, dtype=torch.long)
+    steps = []
+    from torch_ctree.trees import search
+
+    real = search.segment_max
+    monkeypatch.setattr(search, "segment_max", lambda *args: steps.append(1) or real(*args))
+    for max_length in (4, 16, 32):
+        steps.clear()
+        early = best_derivation_within(scores, tokens, max_length)
+        assert len(steps) <= max_length
+        # All lengths, without stopping: the best completed score of each one.
+        alphas = search.kernel_for(scores.device, "torch").alphas(
+            scores[:, None].expand(-1, max_length, -1), torch.full((40,), max_length), maximise=True
+        )
+        best, length = alphas[:, 1:, -1].max(-1)
+        assert torch.equal(early.scores, best)
+        assert torch.equal(early.lengths, length + 1)
+
+
+def test_the_early_exit_is_taken(monkeypatch):
+    from torch_ctree.trees import search
+
+    steps = []
+    real = search.segment_max
+    monkeypatch.setattr(search, "segment_max", lambda *args: steps.append(1) or real(*args))
+    certain = torch.full((1, 127), -20.0)
+    certain[0, 1:3] = -0.1  # two leaves; anything longer costs 20 a word
+    found = best_derivation_within(certain, torch.zeros(1, 127, dtype=torch.long), 64)
+    assert found.lengths.item() == 2
+    assert len(steps) == 2
+
+
+def test_where_nothing_is_possible_within_the_length():
+    never = torch.full((7,), -math.inf)  # all split: four tokens, whatever else
+    dist = LatentTree(never, torch.zeros(7, 2))
+    assert dist.argmax().lengths == 4
+    found = dist.argmax(3)
+    assert found.lengths == 0
+    assert found.log_prob == -math.inf
+    assert (found.vertices == -1).all()
+
+
+def test_equal_scores_give_a_real_derivation():
+    dist = LatentTree(torch.zeros(2, 31), torch.zeros(2, 31, 3))
+    for found in (dist.argmax(), dist.topk(7), dist.argmax(2)):
+        torch.testing.assert_close(found.log_prob, dist.joint_log_prob(found))
+    found = dist.topk(7)
+    assert (
+        len(
+            {
+                (tuple(v), tuple(t))
+                for v, t in zip(found.vertices[:, 0].tolist(), found.tokens[:, 0].tolist(), strict=True)
+            }
+        )
+        == 7
+    )
+
+
+def test_huge_logits():
+    dist = LatentTree(1e4 * torch.randn(3, 31).sign(), 1e4 * torch.randn(3, 31, 4))
+    found = dist.argmax()
+    torch.testing.assert_close(found.log_prob, dist.joint_log_prob(found))
+    assert found.log_prob.isfinite().all()
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, True, None])
+def test_bad_k(k):
+    dist = random_dist(2, 2)
+    for method in (dist.topk, dist.posterior(torch.tensor([0, 1])).topk):
+        with pytest.raises(ValueError, match=r"k: got .*; expected a whole number, 1 or more"):
+            method(k)
+    if k is not None:
+        with pytest.raises(ValueError, match=r"max_length: got"):
+            dist.argmax(k)
+
+
+# --- the paper's own algorithms ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", range(5))
+def test_successive_leaves_are_those_of_some_tree(depth):
+    transitions = paper.successive_leaves(depth)
+    trees = list(naive.trees(depth))
+    assert transitions.successive == {pair for tree in trees for pair in zip(tree, tree[1:], strict=False)}
+    assert transitions.left_boundary == {tree[0] for tree in trees}
+    assert transitions.right_boundary == {tree[-1] for tree in trees}
+
+
+def test_successive_leaves_of_the_papers_figure():
+    # Fig. 3, depth 2, in-order numbers from 1: 1→3, 5→7, and {2, 3} → {5, 6}.
+    number = {heap: inorder for heap, inorder in enumerate([4, 2, 6, 1, 3, 5, 7])}
+    found = {(number[a], number[b]) for a, b in paper.successive_leaves(2).successive}
+    assert found == {(1, 3), (5, 7), (2, 5), (2, 6), (3, 5), (3, 6)}
+
+
+@given(depth=st.integers(0, 3), scale=st.sampled_from([0.1, 1.0, 10.0]), seed=st.integers(0, 999))
+def test_decode_joint_by_enumeration(depth, scale, seed):
+    V = 2 ** (depth + 1) - 1
+    scores = -scale * torch.rand(V, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
+    tree, score = paper.decode_joint(scores)
+    every = {tree: sum(scores[v].item() for v in tree) for tree in naive.trees(depth)}
+    assert score == pytest.approx(max(every.values()))
+    assert every[tuple(tree)] == pytest.approx(score)
+    assert depth_for_vertices(V) == depth
+
+
+def test_decode_joint_where_nothing_is_possible():
+    assert paper.decode_joint(torch.full((7,), -math.inf)) == ([], -math.inf)
