@@ -7,11 +7,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ctree import tree_log_likelihood
 from torch_ctree.trees import naive
+from torch_ctree.trees.kernels import numba as numba_kernel
 from torch_ctree.trees.topology import topology
+
+from .measure import Recorder
 
 BACKENDS = ["paper", "torch", "numba"]
 backends = pytest.mark.parametrize("backend", BACKENDS)
@@ -293,20 +295,6 @@ def test_sentences_no_tree_can_hold(backend):
 # --- cost -------------------------------------------------------------------------------------------------------------
 
 
-class Recorder(TorchDispatchMode):
-    """Notes the size of every tensor that an operation makes."""
-
-    def __init__(self):
-        super().__init__()
-        self.sizes: list[int] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        outputs = out if isinstance(out, (list, tuple)) else [out]
-        self.sizes += [tensor.numel() for tensor in outputs if isinstance(tensor, torch.Tensor)]
-        return out
-
-
 def recorded(depth, N, backend):
     weights = torch.zeros(2, N, topology(depth).vertices, requires_grad=True)
     lengths = torch.full((2,), N)
@@ -337,11 +325,9 @@ def test_work_doubles_with_each_level_and_grows_linearly_with_tokens(backend):
 
 
 def test_auto_is_numba_on_the_cpu(monkeypatch):
-    import torch_ctree.trees.kernels.numba as kernel
-
     called = []
-    real = kernel.forward
-    monkeypatch.setattr(kernel, "forward", lambda *args: called.append(1) or real(*args))
+    real = numba_kernel.forward
+    monkeypatch.setattr(numba_kernel, "forward", lambda *args: called.append(1) or real(*args))
     tree_log_likelihood(torch.zeros(1, 1, 1), torch.tensor([1]))
     assert called
 

@@ -27,10 +27,10 @@ def test_count_is_catalan_where_the_depth_does_not_bind():
 def test_the_papers_worked_example():
     # Two trees with three leaves at depth 2 (Fig. 2): leaves 1, 3, 6 and 2, 5, 7 in-order, counted from 1.
     logits = torch.randn(7, dtype=torch.double)
-    l = torch.sigmoid(logits)
+    leaf = torch.sigmoid(logits)
     assert naive.fitting(2, 3) == [(1, 5, 6), (3, 4, 2)]
-    assert naive.log_prior(logits, (3, 4, 2)) == pytest.approx(((1 - l[0]) * (1 - l[1]) * l[2]).log().item())
-    assert naive.log_prior(logits, (1, 5, 6)) == pytest.approx(((1 - l[0]) * (1 - l[2]) * l[1]).log().item())
+    assert naive.log_prior(logits, (3, 4, 2)) == pytest.approx(((1 - leaf[0]) * (1 - leaf[1]) * leaf[2]).log().item())
+    assert naive.log_prior(logits, (1, 5, 6)) == pytest.approx(((1 - leaf[0]) * (1 - leaf[2]) * leaf[1]).log().item())
 
 
 def test_posterior_sums_to_one_and_is_empty_for_the_impossible():

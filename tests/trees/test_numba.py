@@ -12,8 +12,7 @@ import torch
 
 from torch_ctree import tree_log_likelihood
 from torch_ctree.trees.kernels import numba as kernel
-
-SINGLE_THREADED = kernel.NO_THREADS_BELOW
+from torch_ctree.trees.kernels import torch as torch_kernel
 
 
 def test_exp_and_log1p_to_the_last_bits():
@@ -45,14 +44,8 @@ def test_any_number_of_sentences_fills_the_lanes(batch):
     )
     for maximise in (False, True):
         mine = kernel.alphas(weights, lengths, maximise)
-        theirs = kernel_torch().alphas(weights, lengths, maximise)
+        theirs = torch_kernel.alphas(weights, lengths, maximise)
         torch.testing.assert_close(mine, theirs)
-
-
-def kernel_torch():
-    from torch_ctree.trees.kernels import torch as torch_kernel
-
-    return torch_kernel
 
 
 def test_threads_do_not_change_a_bit(monkeypatch):

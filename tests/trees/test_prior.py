@@ -10,7 +10,7 @@ from torch_ctree import TreePrior
 from torch_ctree.trees import naive
 from torch_ctree.trees.topology import topology
 
-from .statistics import chi_square_p_value, leaves, padded
+from .measure import chi_square_p_value, leaves, padded
 
 double = torch.float64
 
@@ -31,14 +31,14 @@ def all_trees(depth, batch=()):
 
 def test_m_is_the_closed_form_of_equation_5():
     logits = torch.randn(31, dtype=double)
-    l = torch.sigmoid(logits)
-    l[15:] = 1
+    leaf = torch.sigmoid(logits)
+    leaf[15:] = 1
     log_m = TreePrior(logits).log_m()
     for v in range(31):
-        expected, above, power = l[v], v, 1.0
+        expected, above, power = leaf[v], v, 1.0
         while above > 0:
             above, power = (above - 1) // 2, power / 2
-            expected = expected * (1 - l[above]) ** power
+            expected = expected * (1 - leaf[above]) ** power
         assert log_m[v].item() == pytest.approx(expected.log().item())
 
 

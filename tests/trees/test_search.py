@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torch_ctree import LatentTree
-from torch_ctree.trees import naive, paper
+from torch_ctree.trees import naive, paper, search
 from torch_ctree.trees.search import best_derivation_within
-from torch_ctree.trees.topology import depth_for_vertices
 
-from .statistics import leaves
+from .measure import leaves
 from .test_distribution import leaf_scores, random_dist
 
 
@@ -83,8 +82,6 @@ def test_the_early_exit_never_changes_the_answer(monkeypatch):
     scores = dist.prior.log_m() + dist.emission.topk(1)[0][..., 0]
     tokens = torch.zeros_like(scores, dtype=torch.long)
     steps = []
-    from torch_ctree.trees import search
-
     real = search.segment_max
     monkeypatch.setattr(search, "segment_max", lambda *args: steps.append(1) or real(*args))
     for max_length in (4, 16, 32):
@@ -101,8 +98,6 @@ def test_the_early_exit_never_changes_the_answer(monkeypatch):
 
 
 def test_the_early_exit_is_taken(monkeypatch):
-    from torch_ctree.trees import search
-
     steps = []
     real = search.segment_max
     monkeypatch.setattr(search, "segment_max", lambda *args: steps.append(1) or real(*args))
@@ -155,37 +150,3 @@ def test_bad_k(k):
     if k is not None:
         with pytest.raises(ValueError, match=r"max_length: got"):
             dist.argmax(k)
-
-
-# --- the paper's own algorithms ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("depth", range(5))
-def test_successive_leaves_are_those_of_some_tree(depth):
-    transitions = paper.successive_leaves(depth)
-    trees = list(naive.trees(depth))
-    assert transitions.successive == {pair for tree in trees for pair in zip(tree, tree[1:], strict=False)}
-    assert transitions.left_boundary == {tree[0] for tree in trees}
-    assert transitions.right_boundary == {tree[-1] for tree in trees}
-
-
-def test_successive_leaves_of_the_papers_figure():
-    # Fig. 3, depth 2, in-order numbers from 1: 1→3, 5→7, and {2, 3} → {5, 6}.
-    number = {heap: inorder for heap, inorder in enumerate([4, 2, 6, 1, 3, 5, 7])}
-    found = {(number[a], number[b]) for a, b in paper.successive_leaves(2).successive}
-    assert found == {(1, 3), (5, 7), (2, 5), (2, 6), (3, 5), (3, 6)}
-
-
-@given(depth=st.integers(0, 3), scale=st.sampled_from([0.1, 1.0, 10.0]), seed=st.integers(0, 999))
-def test_decode_joint_by_enumeration(depth, scale, seed):
-    V = 2 ** (depth + 1) - 1
-    scores = -scale * torch.rand(V, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
-    tree, score = paper.decode_joint(scores)
-    every = {tree: sum(scores[v].item() for v in tree) for tree in naive.trees(depth)}
-    assert score == pytest.approx(max(every.values()))
-    assert every[tuple(tree)] == pytest.approx(score)
-    assert depth_for_vertices(V) == depth
-
-
-def test_decode_joint_where_nothing_is_possible():
-    assert paper.decode_joint(torch.full((7,), -math.inf)) == ([], -math.inf)

@@ -12,7 +12,7 @@ from torch_ctree.trees.topology import (
     topology,
 )
 
-from .statistics import leaves, padded
+from .measure import leaves, padded
 
 
 @pytest.mark.parametrize("depth", range(6))
@@ -75,9 +75,8 @@ def test_it_is_cached_and_cannot_be_edited():
 
 
 def test_tensors_made_in_inference_mode_can_be_used_for_training():
-    topology(11).on.__func__  # depth 11 appears in no other test, so that its tensors are made here
     with torch.inference_mode():
-        starts = topology(11).on(torch.device("cpu")).starts
+        starts = topology(11).on(torch.device("cpu")).starts  # depth 11 is in no other test: made here
     assert not starts.is_inference()
 
 

@@ -183,7 +183,7 @@ class LatentTree(Distribution):
         return tokens.long().expand(*shape, N), lengths.expand(shape)
 
     def _log_weights(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """tokens (*sample, *batch, N), lengths (*sample, *batch) → log m(v) + log p(x_n | v), (*sample, *batch, N, V)."""
+        """log m(v) + log p(x_n | v): tokens (*sample, *batch, N) → (*sample, *batch, N, V)."""
         shape, batch_dims = lengths.shape, len(self.batch_shape)
         if shape[len(shape) - batch_dims :] != self.batch_shape:  # a batch dimension of size 1 meets several sentences
             return self.expand(shape)._log_weights(tokens, lengths)

@@ -1,13 +1,17 @@
 """What several tests measure or build."""
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
-def chi_square_p_value(observed: Iterable[Hashable], expected: dict[Hashable, float]) -> float:
+def chi_square_p_value(observed: Iterable[Hashable], expected: Mapping[Any, float]) -> float:
     """The probability of frequencies at least this far from the expected ones. Rare outcomes are counted together."""
     counts = Counter(observed)
     assert counts.keys() <= expected.keys(), "an outcome of probability zero was drawn"
@@ -33,3 +37,17 @@ def padded(trees: Iterable[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
 def leaves(vertices: Tensor) -> list[tuple[int, ...]]:
     """(…, N) padded with −1 → tuples."""
     return [tuple(v for v in row if v >= 0) for row in vertices.reshape(-1, vertices.shape[-1]).tolist()]
+
+
+class Recorder(TorchDispatchMode):
+    """Notes the size of every tensor that an operation makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        outputs = out if isinstance(out, (list, tuple)) else [out]
+        self.sizes += [tensor.numel() for tensor in outputs if isinstance(tensor, torch.Tensor)]
+        return out
