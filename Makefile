@@ -39,7 +39,8 @@ bench: $(STAMP)dev
 
 docs: $(STAMP)dev $(STAMP)docs
 	$(BIN)/python docs/figures.py
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 clean:
 	rm -rf .venv site .pytest_cache .ruff_cache .hypothesis

@@ -124,7 +124,7 @@ def time_decoding(device: torch.device, sentences: int = 1000, depth: int = 8) -
     dist = LatentTree(leaf_logits, 12 * torch.randn(sentences, vertices, 10).to(device))
     scores = (dist.prior.log_m() + dist.emission.topk(1)[0][..., 0]).cpu()
 
-    batched: dict[str, Callable[[], object]] = {"argmax": dist.argmax, "argmax within 48": lambda: dist.argmax(48)}
+    batched: dict[str, Callable[[], object]] = {"argmax": dist.argmax, "argmax within 24": lambda: dist.argmax(24)}
     times = take_turns(batched, device, 3.0)
     decoded = []
     track_ = track(scores, "DecodeJoint", console=Console(stderr=True))
@@ -179,7 +179,7 @@ def show(results: dict[str, Any]) -> None:
         f"DecodeJoint one by one {decoding['paper_one_by_one_ms']:.0f} ms;",
         *(
             f"{name} {decoding[name]['median_ms']:.1f} ms ({decoding[name]['times_faster_than_paper']:.0f}×);"
-            for name in ("argmax", "argmax within 48")
+            for name in ("argmax", "argmax within 24")
         ),
     )
     console.print(

@@ -162,7 +162,7 @@ def arcs() -> None:
         ends = centre(before, tree.depth), centre(after, tree.depth)
         style = {"arrowstyle": "-|>", "mutation_scale": 11, "shrinkA": 12, "shrinkB": 12, "color": ACCENT}
         left.add_patch(FancyArrowPatch(*ends, connectionstyle="arc3,rad=-0.22", linewidth=1.3, zorder=3, **style))
-    left.set(xlim=(-0.1, 4.1), ylim=(-0.5, 2.4))
+    left.set(xlim=(-0.1, 4.1), ylim=(-0.4, 2.3))
     left.set_title(f"which leaf can follow which: {len(pairs)} pairs of vertices", fontsize=11)
 
     for vertex, (start, end) in enumerate(zip(tree.starts.tolist(), tree.ends.tolist(), strict=True)):
@@ -172,7 +172,7 @@ def arcs() -> None:
     for position in range(tree.positions + 1):
         right.plot(position, 0, "o", color=INK, markersize=7)
         right.text(position, -0.18, str(position), ha="center", va="top", fontsize=11)
-    right.set(xlim=(-0.3, 4.3), ylim=(-0.5, 2.4))
+    right.set(xlim=(-0.3, 4.3), ylim=(-0.4, 2.3))
     right.set_title(f"each vertex as an arc: {tree.vertices} arcs between {tree.positions + 1} positions", fontsize=11)
     save(figure, "arcs")
 
@@ -255,7 +255,8 @@ def percent(probability: float) -> str:
 
 def k_best(dist: LatentTree) -> None:
     """The sentence's best trees as strips of intervals."""
-    best = dist.posterior(torch.arange(len(WORDS))).topk(6)
+    posterior = dist.posterior(torch.arange(len(WORDS)))
+    best = posterior.topk(6)
     figure, (axes,) = canvas(11, 3.9)
     for row, (vertices, log_prob) in enumerate(zip(best.vertices.tolist(), best.log_prob, strict=True)):
         axes.text(-0.25, -row, percent(log_prob.exp().item()), ha="right", va="center", fontsize=11)
@@ -265,7 +266,8 @@ def k_best(dist: LatentTree) -> None:
     rest = naive.count(DEPTH, len(WORDS)) - len(best.vertices)
     share = 1 - best.log_prob.exp().sum().item()
     axes.text(-0.25, -6, percent(share), ha="right", va="center", fontsize=11)
-    axes.text(0, -6, f"the {rest} other trees together", ha="left", va="center", fontsize=11)
+    others = f"the {rest} other trees together; the entropy of all is {posterior.entropy():.2f} nats"
+    axes.text(0, -6, others, ha="left", va="center", fontsize=11)
     axes.set(xlim=(-1.3, 16.2), ylim=(-6.5, 0.6))
     save(figure, "k_best")
 

@@ -1,8 +1,8 @@
 """Docstrings in plain prose → Markdown, for the API pages.
 
 The library's docstrings are written to be read in an editor or by ``help()``: shapes such as (*batch, N) stand bare,
-arguments are paragraphs that begin with ``name:``, examples begin with ``>>>``. Taken as Markdown, asterisks would become
-italics, arguments would run together, and examples would turn into quotations.
+arguments are paragraphs that begin with ``name:``, examples begin with ``>>>``. Taken as Markdown, asterisks would
+become italics, arguments would run together, and examples would turn into quotations.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 import griffe
 
 CODE = re.compile(r"(``.+?``|`[^`]+`)")
-ROLE = re.compile(r":(?:class|func|meth|attr|mod):(`[^`]+`)")
 SPECIAL = re.compile(r"([*_<\[])")
-ARGUMENT = re.compile(r"(\w+(?:, \w+)*): ")
+ARGUMENT = re.compile(r"([a-z]\w*(?:, \w+)*): ")
 
 
 class PlainDocstrings(griffe.Extension):
@@ -42,5 +41,5 @@ def block(part: str) -> str:
 
 def escape(prose: str) -> str:
     """Prose with everything that Markdown would read as a command made literal, except code between backticks."""
-    pieces = CODE.split(ROLE.sub(r"\1", prose))
+    pieces = CODE.split(prose)
     return "".join(piece if CODE.fullmatch(piece) else SPECIAL.sub(r"\\\1", piece) for piece in pieces)

@@ -9,5 +9,3 @@ from torch_ctree.trees.likelihood import tree_log_likelihood as tree_log_likelih
 from torch_ctree.trees.posterior import TreePosterior as TreePosterior
 from torch_ctree.trees.prior import Leaves as Leaves
 from torch_ctree.trees.prior import TreePrior as TreePrior
-from torch_ctree.trees.topology import Topology as Topology
-from torch_ctree.trees.topology import topology as topology

@@ -30,7 +30,7 @@ class LatentTree(Distribution):
 
     leaf_logits: (*batch, V), V = 2^(D+1) − 1: the logit of l_v, the probability that vertex v, once reached, is a leaf.
         Vertices in heap order. The deepest level is always a leaf, so that everything sums to one.
-    emission: token logits (*batch, V, K), normalised over K here, or an :class:`Emission`.
+    emission: token logits (*batch, V, K), normalised over K here, or an ``Emission``.
     validate_args: whether to check values, here and in every method; by default as ``torch.distributions`` is set. On a
         GPU a check waits for the device. Shapes, dtypes and devices are always checked.
 
@@ -44,6 +44,11 @@ class LatentTree(Distribution):
 
     arg_constraints = {"leaf_logits": constraints.real}  # noqa: RUF012 # pyright: ignore[reportAssignmentType]
     has_rsample = False
+
+    prior: TreePrior
+    """p(T)"""
+    emission: Emission
+    """p(x | v)"""
 
     def __init__(self, leaf_logits: Tensor, emission: Tensor | Emission, validate_args: bool | None = None):
         self.prior = TreePrior(leaf_logits, validate_args=validate_args)

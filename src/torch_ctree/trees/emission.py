@@ -20,7 +20,7 @@ class Emission(ABC):
     """The distribution of the token at every vertex. Subclass it to plug in an output layer of your own.
 
     ``batch_shape``, ``vertices`` (V) and ``vocabulary`` (K) describe it; ``device`` is where its tensors are. K never
-    has to meet V in one tensor: :class:`LatentTree` only asks the questions below.
+    has to meet V in one tensor: ``LatentTree`` only asks the questions below.
     """
 
     batch_shape: torch.Size
@@ -107,7 +107,9 @@ class TokenLogits(Emission):
 class LinearEmission(Emission):
     """A linear output layer, p(x | v) = softmax(weight · state_v + bias), that never holds (vertices × vocabulary).
 
-    states: (*batch, V, H); weight: (K, H), as in ``torch.nn.Linear``; bias: (K,) or None.
+    states: (*batch, V, H)
+    weight: (K, H), as in ``torch.nn.Linear``
+    bias: (K,) or None
     block_elements: the size of the logits that exist at one time. Vertices are taken in blocks of block_elements / K,
         forward and backward, so peak memory is that of the targets, (*batch, N, V), plus one block.
     """

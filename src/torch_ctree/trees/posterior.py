@@ -22,11 +22,22 @@ from torch_ctree.trees.search import best_trees, k_best_trees, trace
 class TreePosterior:
     """p(T | x): the distribution of a sentence's tree. Made by ``LatentTree.posterior``.
 
-    log_weights: (*batch, N, V), log m(v) + log p(x_n | v); tokens: (*batch, N); lengths: (*batch,).
+    log_weights: (*batch, N, V), log m(v) + log p(x_n | v)
+    tokens: (*batch, N)
+    lengths: (*batch,)
 
     A sentence of probability zero has no posterior: its marginals and entropy are 0, its trees are absent (vertices −1,
     ``log_prob`` −inf).
     """
+
+    log_weights: Tensor
+    """(*batch, N, V): log m(v) + log p(x_n | v)."""
+    tokens: Tensor
+    """(*batch, N)"""
+    lengths: Tensor
+    """(*batch,)"""
+    batch_shape: torch.Size
+    """One posterior for each sentence."""
 
     def __init__(self, log_weights: Tensor, tokens: Tensor, lengths: Tensor, validate_args: bool = True):
         self._validate_args = validate_args
@@ -44,7 +55,7 @@ class TreePosterior:
         return torch.nn.functional.one_hot(self._lengths - 1, self._weights.shape[1]).to(self._weights.dtype)
 
     def log_evidence(self) -> Tensor:
-        """(*batch,): log p(x), what :meth:`log_prob` divides by."""
+        """(*batch,): log p(x), what ``log_prob`` divides by."""
         completions = completion_log_probs(self._weights, self._lengths, self._kernel)
         return completions.gather(1, self._lengths[:, None] - 1).reshape(self.batch_shape)
 

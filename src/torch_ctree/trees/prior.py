@@ -33,6 +33,11 @@ class TreePrior(Distribution):
 
     arg_constraints = {"leaf_logits": constraints.real}  # noqa: RUF012 # pyright: ignore[reportAssignmentType]
 
+    leaf_logits: Tensor
+    """(*batch, V)"""
+    depth: int
+    """D: trees have at most 2^D leaves."""
+
     def __init__(self, leaf_logits: Tensor, validate_args: bool | None = None):
         check_floats("leaf_logits", leaf_logits)
         self.depth = check_vertices("leaf_logits", leaf_logits)
@@ -95,7 +100,7 @@ class TreePrior(Distribution):
         return log_m.masked_fill(past_end(lengths, vertices.shape[-1]), 0).sum(-1)
 
     def log_prob_recursive(self, vertices: Tensor, lengths: Tensor) -> Tensor:
-        """log p(T) = log π(root) by the recursion Eq. 3, from the leaves up. Equal to :meth:`log_prob`."""
+        """log p(T) = log π(root) by the recursion Eq. 3, from the leaves up. Equal to ``log_prob``."""
         if self._validate_args:
             check_leaves(vertices, lengths, self.depth)
         log_leaf, log_split = self.log_leaf_and_split()

@@ -6,7 +6,7 @@ abutting vertex intervals from 0 to 2^D is the leaf sequence of exactly one inte
 just ``end(v_j) == start(v_i)``.
 
 Vertices are numbered in heap order: root 0, children of v: 2v+1 and 2v+2. The paper's figures number them in-order
-(left subtree, vertex, right subtree, from 1); :attr:`Topology.inorder` and :attr:`Topology.heap` convert.
+(left subtree, vertex, right subtree, from 1); ``Topology.inorder`` and ``Topology.heap`` convert.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """The vertices of the complete tree of one depth. Get it from :func:`topology`, which caches it."""
+    """The vertices of the complete tree of one depth. Get it from ``topology``, which caches it."""
 
     depth: int
     starts: Integers
@@ -55,7 +55,7 @@ class Topology:
 
 @dataclass(frozen=True, eq=False)
 class TopologyTensors:
-    """What the torch code needs of a :class:`Topology`, as int64 tensors on one device."""
+    """What the torch code needs of a ``Topology``, as int64 tensors on one device."""
 
     starts: torch.Tensor  # (V,)
     ends: torch.Tensor  # (V,)
