@@ -128,10 +128,10 @@ class LatentTree(Distribution):
         if max_length is not None:
             check_count("max_length", max_length)
         with torch.no_grad():
-            best = self.topk(1)[0]
+            scores, tokens = self.emission.topk(1)  # (*batch, V, 1)
+            best = self._best(scores, tokens, 1)[0]
             if max_length is None or bool((best.lengths <= max_length).all()):
                 return best
-            scores, tokens = self.emission.topk(1)  # (*batch, V, 1)
             leaf_scores = (self.prior.log_m() + scores[..., 0]).reshape(-1, self.emission.vertices)
             found = best_derivation_within(leaf_scores, tokens.reshape(leaf_scores.shape), max_length)
             return self._derivation(found, self.batch_shape)
@@ -143,14 +143,7 @@ class LatentTree(Distribution):
         """
         check_count("k", k)
         with torch.no_grad():
-            scores, tokens = self.emission.topk(min(k, self.emission.vocabulary))
-            found = best_derivations(
-                *(tensor.reshape(-1, self.emission.vertices) for tensor in self.prior.log_leaf_and_split()),
-                token_scores=scores.reshape(-1, *scores.shape[-2:]),
-                tokens=tokens.reshape(-1, *tokens.shape[-2:]),
-                k=k,
-            )
-            return self._derivation(found, torch.Size([k]) + self.batch_shape)
+            return self._best(*self.emission.topk(min(k, self.emission.vocabulary)), k)
 
     def sample(self, sample_shape: torch.Size | tuple[int, ...] = ()) -> Derivation:
         """Sentences with their trees, (*sample, *batch, …)."""
@@ -161,6 +154,16 @@ class LatentTree(Distribution):
             return Derivation(tokens, lengths, vertices, log_prob)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _best(self, scores: Tensor, tokens: Tensor, k: int) -> Derivation:
+        """The k best derivations (k, *batch, …) from the best tokens of each vertex, (*batch, V, J) each."""
+        found = best_derivations(
+            *(tensor.reshape(-1, self.emission.vertices) for tensor in self.prior.log_leaf_and_split()),
+            token_scores=scores.reshape(-1, *scores.shape[-2:]),
+            tokens=tokens.reshape(-1, *tokens.shape[-2:]),
+            k=k,
+        )
+        return self._derivation(found, torch.Size([k]) + self.batch_shape)
 
     def _derivation(self, found: Found, shape: torch.Size) -> Derivation:
         N = found.vertices.shape[-1]

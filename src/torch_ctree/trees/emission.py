@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from torch_ctree.trees.checks import check_device, check_floats, check_no_nan, check_vertices
+from torch_ctree.trees.kernels.torch import topk
 from torch_ctree.trees.likelihood import in_accumulation_dtype
 
 BLOCK_ELEMENTS = 1 << 22  # logits that exist at one time: 16 MiB of float32
@@ -90,7 +91,7 @@ class TokenLogits(Emission):
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """The k best tokens of every vertex."""
         logits = in_accumulation_dtype(self.logits)
-        best, tokens = logits.topk(k, dim=-1)
+        best, tokens = topk(logits, k)
         return best - logits.logsumexp(-1, keepdim=True), tokens
 
     def sample(self, vertices: Tensor) -> Tensor:
@@ -162,7 +163,7 @@ class LinearEmission(Emission):
         rows = self.states.detach().reshape(-1, self.states.shape[-1])
         found = []
         for logits in self._logit_blocks(rows):
-            best, tokens = logits.topk(k, dim=-1)
+            best, tokens = topk(logits, k)
             found.append((best - logits.logsumexp(-1, keepdim=True), tokens))
         best, tokens = (
             torch.cat(parts).reshape(*self.batch_shape, self.vertices, k) for parts in zip(*found, strict=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_ctree.trees.kernels.torch import segment_max
+from torch_ctree.trees.kernels.torch import segment_max, topk
 from torch_ctree.trees.likelihood import kernel_for
 from torch_ctree.trees.prior import reached
 from torch_ctree.trees.topology import leaves_from_mask, level, longest, topology
@@ -52,7 +52,7 @@ def best_derivations(log_leaf: Tensor, log_split: Tensor, token_scores: Tensor, 
             split = log_split[:, level(d), None] + best[:, 0::2][..., left] + best[:, 1::2][..., right]
             candidates = torch.cat([candidates, split], dim=-1)
         missing = max(0, k - candidates.shape[-1])
-        best, choice = torch.nn.functional.pad(candidates, (0, missing), value=-math.inf).topk(k, dim=-1)
+        best, choice = topk(torch.nn.functional.pad(candidates, (0, missing), value=-math.inf), k)
         choices.append(choice.clamp_max(J - 1) if d == depth else choice)
     scores = best[:, 0].T  # (k, B)
 
@@ -155,7 +155,7 @@ def k_best_trees(log_weights: Tensor, lengths: Tensor, k: int) -> Tensor:
     pointers = []  # of each token: (B, L + 1, k), place in ending_at × k + rank before it
     for n in range(N):
         candidates = best[:, tensors.starts[known]] + log_weights[:, n, known][..., None]  # (B, L + 1, D + 1, k)
-        best, pointer = candidates.masked_fill(padding, -math.inf).flatten(2).topk(k, dim=-1)
+        best, pointer = topk(candidates.masked_fill(padding, -math.inf).flatten(2), k)
         pointers.append(pointer)
         scores = torch.where((lengths == n + 1)[:, None], best[:, -1], scores)
 

@@ -96,54 +96,48 @@ def _compiled(**more: Any) -> Callable[[Callable], Callable]:
     return decorate
 
 
+# The coefficients below are those of the polynomials closest to their functions (Chebyshev fits in 50 digits), highest
+# power first; both err by less than 3e-16, relative. Neither function has a call or a branch, so that loops vectorise.
+
+
 @_compiled(inline="always")
 def _exp_minus(t):
-    """exp(−t) for t ≥ 0, to the last bit or two; 0 where t > 700 or NaN. No call and no branch, so it vectorises."""
+    """exp(−t) for t ≥ 0; 0 where t > 700 or NaN."""
     finite = t < 700.0
     u = t if finite else 0.0
     shifted = u * -1.4426950408889634 + 6755399441055744.0  # adding 1.5·2^52 rounds −t / ln 2 to an integer k, …
     k = shifted - 6755399441055744.0
-    r = (-u - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10  # ln 2 in two parts
-    p = 1.0 / 6227020800.0  # Taylor to r^13 / 13!, |r| ≤ ln 2 / 2
-    p = p * r + 1.0 / 479001600.0
-    p = p * r + 1.0 / 39916800.0
-    p = p * r + 1.0 / 3628800.0
-    p = p * r + 1.0 / 362880.0
-    p = p * r + 1.0 / 40320.0
-    p = p * r + 1.0 / 5040.0
-    p = p * r + 1.0 / 720.0
-    p = p * r + 1.0 / 120.0
-    p = p * r + 1.0 / 24.0
-    p = p * r + 1.0 / 6.0
-    p = p * r + 0.5
-    p = p * r + 1.0
+    r = (-u - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10  # −t − k·ln 2, with ln 2 in two parts
+    p = 2.7626357241447223e-07
+    p = p * r + 2.764018079620985e-06
+    p = p * r + 2.4801504346997686e-05
+    p = p * r + 0.00019841170270440067
+    p = p * r + 0.0013888888932488599
+    p = p * r + 0.008333333385667782
+    p = p * r + 0.04166666666657314
+    p = p * r + 0.16666666666554406
+    p = p * r + 0.5000000000000006
+    p = p * r + 1.0000000000000067
     p = p * r + 1.0
     power = (np.float64(shifted).view(np.int64) + 1023) << 52  # … whose low bits are the exponent of 2^k
     return p * np.int64(power).view(np.float64) if finite else 0.0
 
 
 @_compiled(inline="always")
-def _log1p(e):
-    """log(1 + e) for 0 ≤ e ≤ 1 as 2·atanh(z), z = e / (2 + e) ≤ 1/3: z + z³/3 + z⁵/5 + …"""
-    z = e / (2.0 + e)
+def _log1p(z):
+    """log(1 + e) for 0 ≤ e ≤ 1 from z = e / (2 + e) ≤ 1/3: it is 2·atanh(z) = z · (2 + 2z²/3 + 2z⁴/5 + …)."""
     zz = z * z
-    p = 1.0 / 31.0
-    p = p * zz + 1.0 / 29.0
-    p = p * zz + 1.0 / 27.0
-    p = p * zz + 1.0 / 25.0
-    p = p * zz + 1.0 / 23.0
-    p = p * zz + 1.0 / 21.0
-    p = p * zz + 1.0 / 19.0
-    p = p * zz + 1.0 / 17.0
-    p = p * zz + 1.0 / 15.0
-    p = p * zz + 1.0 / 13.0
-    p = p * zz + 1.0 / 11.0
-    p = p * zz + 1.0 / 9.0
-    p = p * zz + 1.0 / 7.0
-    p = p * zz + 1.0 / 5.0
-    p = p * zz + 1.0 / 3.0
-    p = p * zz + 1.0
-    return 2.0 * z * p
+    p = 0.17780763826113302
+    p = p * zz + 0.09880789048764786
+    p = p * zz + 0.13591305485579894
+    p = p * zz + 0.15363676248891633
+    p = p * zz + 0.1818285980047391
+    p = p * zz + 0.22222190861346283
+    p = p * zz + 0.2857142911165716
+    p = p * zz + 0.399999999952876
+    p = p * zz + 0.6666666666668257
+    p = p * zz + 2.0
+    return z * p
 
 
 @_compiled()
@@ -219,8 +213,9 @@ def _merge(total, new, share, at, size):
         high = x if x > y else y
         low = y if x > y else x
         e = _exp_minus(high - low)  # NaN where both are −inf: gives 0
-        total[i] = high + _log1p(e)
-        small = e / (1.0 + e)
+        scale = e / ((1.0 + e) * (2.0 + e))  # one division for both quotients
+        total[i] = high + _log1p(scale * (1.0 + e))
+        small = scale * (2.0 + e)
         share[at + i] = -small if x > y else small
 
 

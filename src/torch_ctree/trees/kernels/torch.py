@@ -94,3 +94,8 @@ def _shifted_sums(values: Tensor, segments: Tensor, size: int) -> tuple[Tensor, 
     shift = shift.masked_fill(shift == -math.inf, 0)
     total = torch.zeros_like(shift).index_add(1, segments, (values - shift[:, segments]).exp())
     return shift, total
+
+
+def topk(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """(…, K) → (…, k) twice: the k largest and their places. ``torch.topk`` sorts where k = 1 needs not."""
+    return values.max(-1, keepdim=True) if k == 1 else values.topk(k, dim=-1)
