@@ -74,11 +74,10 @@ class TreePosterior:
         log p(x) − E[log p(x, T)] would subtract two large numbers.
         """
         alphas = torch_kernel.alphas(self._weights, self._lengths)
-        total = self._weights.new_zeros(len(self._lengths))
-        for marginals, log_q in torch_kernel.backward_steps(self._weights, self._lengths, alphas, self._grad_at_end()):
-            possible = log_q > -math.inf
-            total = total - (marginals * torch.where(possible, log_q, 0)).sum(-1)
-        return total.reshape(self.batch_shape)
+        log_q = torch_kernel.log_conditionals(self._weights, self._lengths, alphas)
+        marginals = torch_kernel.marginals(log_q, self._grad_at_end())
+        surprise = marginals * log_q.masked_fill(log_q == -math.inf, 0)
+        return -surprise.sum((-2, -1)).reshape(self.batch_shape)
 
     def log_prob(self, vertices: Tensor) -> Tensor:
         """log p(T | x) of trees with as many leaves as tokens: vertices (*sample, *batch, N) → (*sample, *batch)."""

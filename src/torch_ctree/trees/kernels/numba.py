@@ -240,7 +240,7 @@ def _max_block(block, log_weights, lengths, alphas):
 
 @_compiled()
 def _gradient_block(block, lengths, shares, grad, out):
-    # γ as in kernels/torch.py, backward_steps; here what a position has left after its finer vertices took their share.
+    # γ as in kernels/torch.py, marginals; here what a position has left after its finer vertices took their share.
     B, _, V = out.shape
     L = (V + 1) // 2
     row = np.empty((V, LANES))

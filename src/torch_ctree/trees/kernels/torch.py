@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from torch_ctree.trees.topology import Topology, topology
+from torch_ctree.trees.topology import Topology, past_end, topology
 
 
 def forward(log_weights: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -19,55 +18,61 @@ def forward(log_weights: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 def backward(log_weights: Tensor, lengths: Tensor, memory: Tensor, grad: Tensor) -> Tensor:
     """→ (B, N, V): the posterior probability that vertex v emits token n, times grad. See the package's docstring."""
-    rows = [marginals for marginals, _ in backward_steps(log_weights, lengths, memory, grad)]
-    return torch.stack(rows[::-1], dim=1)
+    return marginals(log_conditionals(log_weights, lengths, memory), grad)
 
 
 def alphas(log_weights: Tensor, lengths: Tensor, maximise: bool = False) -> Tensor:
     """log_weights (B, N, V), lengths (B,) → alphas (B, N + 1, L + 1). See the package's docstring."""
     tree = _tree(log_weights)
-    ends = tree.on(log_weights.device).ends
+    tensors = tree.on(log_weights.device)
     reduce = segment_max if maximise else segment_logsumexp
+    log_weights = _masked(log_weights, lengths)
 
-    first = log_weights.new_full((log_weights.shape[0], tree.positions + 1), -math.inf)
-    first[:, 0] = 0
-    rows = [first]
-    for n in range(log_weights.shape[1]):
-        rows.append(reduce(_extend(log_weights, lengths, rows[n], n), ends, tree.positions + 1))
+    alpha = log_weights.new_full((log_weights.shape[0], tree.positions + 1), -math.inf)
+    alpha[:, 0] = 0
+    rows = [alpha]
+    for weights in log_weights.unbind(1):
+        alpha = reduce(alpha[:, tensors.starts] + weights, tensors.ends, tree.positions + 1)
+        rows.append(alpha)
     return torch.stack(rows, dim=1)
 
 
-def backward_steps(
-    log_weights: Tensor, lengths: Tensor, alphas: Tensor, grad: Tensor
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """The posterior, unrolled from the last token to the first.
-
-    Yields for n = N … 1 the marginals μ_n(v) (B, V), times grad, and log q_n(v) (B, V), where q_n(v) is the probability
-    that leaf n is v given that leaf n ends where v ends. With γ_n[p] the probability that leaf n ends at p,
-    μ_n(v) = γ_n[end(v)] · q_n(v) and γ_{n−1}[p] = Σ over v with start(v) = p of μ_n(v). Unlike α·w·β / Z, this never
-    subtracts two large logarithms, so marginals sum to one however extreme the weights.
-    """
+def log_conditionals(log_weights: Tensor, lengths: Tensor, alphas: Tensor) -> Tensor:
+    """→ log q_n(v), (B, N, V): how probably leaf n is v, given the first n tokens and that leaf n ends where v ends."""
     tree = _tree(log_weights)
-    starts, ends = tree.on(log_weights.device).starts, tree.on(log_weights.device).ends
-    size = tree.positions + 1
-    whole = torch.nn.functional.one_hot(ends.new_tensor(tree.positions), size)  # (L + 1,)
-    gamma = log_weights.new_zeros(log_weights.shape[0], size)
-    for n in reversed(range(log_weights.shape[1])):
-        gamma = gamma + grad[:, n, None] * whole
-        log_q = segment_log_softmax(_extend(log_weights, lengths, alphas[:, n], n), ends, size)
-        marginals = gamma[:, ends] * log_q.exp()
-        yield marginals, log_q
-        gamma = torch.zeros_like(gamma).index_add(1, starts, marginals)
+    tensors = tree.on(log_weights.device)
+    terms = alphas[:, :-1, tensors.starts] + _masked(log_weights, lengths)
+    return segment_log_softmax(terms.flatten(0, 1), tensors.ends, tree.positions + 1).view_as(terms)
+
+
+def marginals(log_conditionals: Tensor, grad: Tensor) -> Tensor:
+    """The posterior, unrolled from the last token to the first: log q (B, N, V), grad (B, N) → μ · grad (B, N, V).
+
+    With γ_n[p] the probability that leaf n ends at p, μ_n(v) = γ_n[end(v)] · q_n(v), and γ_{n−1}[p] is the sum of
+    μ_n(v) over v with start(v) = p. Unlike α·w·β / Z, this never subtracts two large logarithms, so that marginals sum to one
+    however extreme the weights.
+    """
+    tree = _tree(log_conditionals)
+    tensors = tree.on(grad.device)
+    whole = torch.arange(tree.positions + 1, device=grad.device) == tree.positions
+    gammas = grad[..., None] * whole  # (B, N, L + 1): where each γ_n begins
+    q = log_conditionals.exp()
+    rows = []
+    later = torch.zeros_like(gammas[:, 0])
+    for n in reversed(range(grad.shape[1])):
+        row = (gammas[:, n] + later)[:, tensors.ends] * q[:, n]
+        rows.append(row)
+        later = torch.zeros_like(later).index_add(1, tensors.starts, row)
+    return torch.stack(rows[::-1], dim=1)
 
 
 def _tree(log_weights: Tensor) -> Topology:
     return topology(log_weights.shape[-1].bit_length() - 1)
 
 
-def _extend(log_weights: Tensor, lengths: Tensor, alpha: Tensor, n: int) -> Tensor:
-    """The score of every vertex as leaf n + 1: alpha (B, L + 1) → (B, V), −inf for sentences that have ended."""
-    row = log_weights[:, n].masked_fill(n >= lengths[:, None], -math.inf)
-    return alpha[:, _tree(log_weights).on(log_weights.device).starts] + row
+def _masked(log_weights: Tensor, lengths: Tensor) -> Tensor:
+    """−inf past each sentence's end."""
+    return log_weights.masked_fill(past_end(lengths, log_weights.shape[1])[..., None], -math.inf)
 
 
 def segment_max(values: Tensor, segments: Tensor, size: int) -> Tensor:
@@ -78,22 +83,26 @@ def segment_max(values: Tensor, segments: Tensor, size: int) -> Tensor:
 
 def segment_logsumexp(values: Tensor, segments: Tensor, size: int) -> Tensor:
     """values (B, S), segments (S,) in 0 … size − 1 → (B, size): −inf, with a zero gradient, where all is −inf."""
-    shift, total = _shifted_sums(values, segments, size)
-    positive = total > 0
-    return torch.where(positive, torch.where(positive, total, 1).log() + shift, -math.inf)
+    high, _, log_total = _shifted(values, segments, size)
+    return high + log_total
 
 
 def segment_log_softmax(values: Tensor, segments: Tensor, size: int) -> Tensor:
     """values (B, S), segments (S,) in 0 … size − 1 → (B, S), normalised in each segment; −inf where all is −inf."""
-    shift, total = _shifted_sums(values, segments, size)
-    return (values - shift[:, segments]) - torch.where(total > 0, total, 1).log()[:, segments]
+    _, shifted, log_total = _shifted(values, segments, size)
+    return shifted - log_total[:, segments]
 
 
-def _shifted_sums(values: Tensor, segments: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    shift = segment_max(values.detach(), segments, size)
-    shift = shift.masked_fill(shift == -math.inf, 0)
-    total = torch.zeros_like(shift).index_add(1, segments, (values - shift[:, segments]).exp())
-    return shift, total
+def _shifted(values: Tensor, segments: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """→ each segment's maximum (B, size), the values less that (B, S), the log of the sum of their exp (B, size).
+
+    Where all is −inf the maximum is −inf, the values too, and the log-sum some finite number without a gradient: an
+    actual sum is never below one.
+    """
+    high = segment_max(values.detach(), segments, size)
+    shifted = values - high.clamp_min(torch.finfo(high.dtype).min)[:, segments]
+    total = torch.zeros_like(high).index_add(1, segments, shifted.exp())
+    return high, shifted, total.clamp_min(0.5).log()
 
 
 def topk(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
