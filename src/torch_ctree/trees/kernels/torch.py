@@ -49,7 +49,7 @@ def marginals(log_conditionals: Tensor, grad: Tensor) -> Tensor:
     """The posterior, unrolled from the last token to the first: log q (B, N, V), grad (B, N) → μ · grad (B, N, V).
 
     With γ_n[p] the probability that leaf n ends at p, μ_n(v) = γ_n[end(v)] · q_n(v), and γ_{n−1}[p] is the sum of
-    μ_n(v) over v with start(v) = p. Unlike α·w·β / Z, this never subtracts two large logarithms, so that marginals sum to one
+    μ_n(v) over v with start(v) = p. Unlike α·w·β / Z, this never subtracts two large logarithms: marginals sum to one
     however extreme the weights.
     """
     tree = _tree(log_conditionals)
