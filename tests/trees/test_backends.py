@@ -336,3 +336,51 @@ def test_auto_is_torch_where_numba_is_not_installed(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("torch_ctree.trees.kernels.numba.forward", None)
     assert tree_log_likelihood(torch.zeros(1, 2, 3), torch.tensor([2])).item() == 0
+
+
+# --- transforms -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+def test_vmap_and_its_gradients(backend):
+    weights, lengths = torch.randn(4, 3, 5, 15, dtype=double), torch.randint(1, 6, (4, 3))
+
+    def total(w, n):
+        return tree_log_likelihood(w, n, backend=backend, validate_args=False).sum()
+
+    for in_dims, given_lengths in ((0, lengths), ((0, None), lengths[0])):
+        mapped = torch.func.vmap(torch.func.grad_and_value(total), in_dims=in_dims)(weights, given_lengths)
+        for i in range(4):
+            n = lengths[i] if given_lengths.dim() == 2 else lengths[0]
+            value, gradient = value_and_gradient(weights[i], n, backend)
+            torch.testing.assert_close(mapped[1][i], value.sum())
+            torch.testing.assert_close(mapped[0][i], gradient)
+
+
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+def test_backward_through_vmap(backend):
+    weights, lengths = torch.randn(2, 4, 3, 5, 15, requires_grad=True), torch.randint(1, 6, (2, 4, 3))
+
+    def value(w, n):
+        return tree_log_likelihood(w, n, backend=backend, validate_args=False)
+
+    torch.func.vmap(torch.func.vmap(value))(weights, lengths).sum().backward()
+    assert weights.grad is not None
+    torch.testing.assert_close(weights.grad.sum((-1, -2)), lengths.float())
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler looks at it
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+def test_inside_a_compiled_function(backend):
+    weights, lengths = torch.randn(3, 5, 15, dtype=double), torch.tensor([5, 2, 3])
+
+    def double_of(w):
+        return 2 * tree_log_likelihood(3 * w, lengths, backend=backend, validate_args=False)
+
+    expected = 2 * tree_log_likelihood(3 * weights, lengths, backend=backend)
+    leaf = weights.clone().requires_grad_()
+    compiled = torch.compile(double_of, backend="eager")(leaf)
+    torch.testing.assert_close(compiled.detach(), expected)
+    compiled.sum().backward()
+    assert leaf.grad is not None
+    torch.testing.assert_close(leaf.grad.sum((-1, -2)), 6.0 * lengths.double())

@@ -168,6 +168,24 @@ def test_inference_mode_first_and_training_after():
     assert logits.grad is not None
 
 
+@pytest.fixture
+def validation():
+    """The compiler switches validation off for all distributions; this switches it on again after the test."""
+    yield
+    Distribution.set_default_validate_args(True)
+
+
+@pytest.mark.usefixtures("validation")
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+def test_a_compiled_distribution():
+    def score(leaf_logits, token_logits, tokens):
+        dist = LatentTree(leaf_logits, token_logits, validate_args=False)
+        return dist.log_prob(tokens), dist.argmax().log_prob, dist.posterior(tokens).entropy(), dist.length_log_prob()
+
+    arguments = torch.randn(2, 7), torch.randn(2, 7, 3), torch.randint(3, (2, 3))
+    torch.testing.assert_close(torch.compile(score, backend="eager")(*arguments), score(*arguments))
+
+
 def test_two_backward_passes_through_one_distribution():
     logits = torch.randn(7, requires_grad=True)
     dist = LatentTree(logits, torch.randn(7, 2))
@@ -266,9 +284,7 @@ def test_bad_parameters():
     LatentTree(torch.full((7,), math.nan), nobody, validate_args=False)
 
 
+@pytest.mark.usefixtures("validation")
 def test_validation_follows_the_global_switch():
     Distribution.set_default_validate_args(False)
-    try:
-        LatentTree(torch.full((7,), math.nan), torch.zeros(7, 2))
-    finally:
-        Distribution.set_default_validate_args(True)
+    LatentTree(torch.full((7,), math.nan), torch.zeros(7, 2))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_ctree.trees import paper
 from torch_ctree.trees.checks import check_lengths, check_log_weights, check_weight_values
+from torch_ctree.trees.compiling import outside_graphs
 from torch_ctree.trees.kernels import torch as torch_kernel
 
 Backend = Literal["auto", "paper", "torch", "numba", "triton"]
@@ -76,12 +77,14 @@ def kernel_for(device: torch.device, backend: Backend = "auto") -> Kernel:
     return cast(Kernel, importlib.import_module(f"torch_ctree.trees.kernels.{backend}"))
 
 
+@outside_graphs
 def completion_log_probs(log_weights: Tensor, lengths: Tensor, kernel: Kernel) -> Tensor:
     """log_weights (B, N, V), lengths (B,) → (B, N): the log-likelihood of each prefix as a whole sentence.
 
     Differentiable; −inf past a sentence's length.
     """
-    return cast(Tensor, _Completions.apply(log_weights, lengths, kernel))
+    completions, _ = cast(tuple[Tensor, Tensor], _Completions.apply(log_weights, lengths, kernel))
+    return completions
 
 
 def joint_log_prob(log_weights: Tensor, vertices: Tensor) -> Tensor:
@@ -95,20 +98,36 @@ def joint_log_prob(log_weights: Tensor, vertices: Tensor) -> Tensor:
 
 
 class _Completions(torch.autograd.Function):
-    """The recursion with its hand-written derivative: posterior marginals."""
+    """The recursion with its hand-written derivative, posterior marginals; also under ``torch.func`` transforms."""
 
     @staticmethod
-    def forward(ctx: Any, log_weights: Tensor, lengths: Tensor, kernel: Kernel) -> Tensor:
-        completions, memory = kernel.forward(log_weights, lengths)
+    def forward(log_weights: Tensor, lengths: Tensor, kernel: Kernel) -> tuple[Tensor, Tensor]:
+        return kernel.forward(log_weights, lengths)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Kernel], output: tuple[Tensor, Tensor]) -> None:
+        log_weights, lengths, ctx.kernel = inputs
+        completions, memory = output
+        ctx.mark_non_differentiable(memory)
         ctx.save_for_backward(log_weights, lengths, memory, completions)
-        ctx.kernel = kernel
-        return completions
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
         log_weights, lengths, memory, completions = ctx.saved_tensors
         grad = grad.masked_fill(completions == -math.inf, 0)
         if torch.is_grad_enabled():  # create_graph=True: someone wants to differentiate the marginals
             alphas = torch_kernel.alphas(log_weights, lengths)
             return torch_kernel.backward(log_weights, lengths, alphas, grad), None, None
         return ctx.kernel.backward(log_weights, lengths, memory, grad), None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, int | None, None], log_weights: Tensor, lengths: Tensor, kernel: Kernel
+    ):
+        """The mapped dimension becomes part of the batch."""
+        weights, sizes = (
+            tensor.movedim(dim, 0) if dim is not None else tensor.expand(info.batch_size, *tensor.shape)
+            for tensor, dim in ((log_weights, in_dims[0]), (lengths, in_dims[1]))
+        )
+        completions, memory = _Completions.apply(weights.flatten(0, 1), sizes.flatten(), kernel)
+        return (completions.unflatten(0, sizes.shape), memory), (0, None)

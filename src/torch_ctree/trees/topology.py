@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from torch_ctree.trees.compiling import outside_graphs
+
 Integers = NDArray[np.int64]
 
 
@@ -48,6 +50,7 @@ class Topology:
         """V = 2^(D+1) − 1."""
         return (2 << self.depth) - 1
 
+    @outside_graphs
     def on(self, device: torch.device) -> TopologyTensors:
         """The same numbers as tensors on a device, cached."""
         return _tensors(self.depth, device)
@@ -79,15 +82,20 @@ def depth_for_leaves(leaves: int) -> int:
     return (leaves - 1).bit_length()
 
 
-@cache
+@outside_graphs
 def topology(depth: int) -> Topology:
-    """The complete tree of a depth as intervals.
+    """The complete tree of a depth as intervals; made once.
 
     >>> topology(2).starts.tolist(), topology(2).ends.tolist()
     ([0, 0, 2, 0, 1, 2, 3], [4, 2, 4, 1, 2, 3, 4])
     """
     if depth < 0:
         raise ValueError(f"depth: got {depth}; expected 0 or more")
+    return _topology(depth)
+
+
+@cache
+def _topology(depth: int) -> Topology:
     L = 1 << depth
     depths = np.repeat(np.arange(depth + 1), 1 << np.arange(depth + 1))  # (V,)
     numbers = np.arange(2 * L - 1) - ((1 << depths) - 1)  # a: place within the level
