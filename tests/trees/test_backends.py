@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_ctree import tree_log_likelihood
+from torch_ctree import TreePrior, tree_log_likelihood
 from torch_ctree.trees import naive
 from torch_ctree.trees.kernels import numba as numba_kernel
 from torch_ctree.trees.topology import topology
@@ -60,6 +60,16 @@ def test_counts_trees(backend, depth):
     counts = [naive.count(depth, n) for n in lengths.tolist()]
     expected = torch.tensor([math.log(count) if count else -math.inf for count in counts], dtype=double)
     torch.testing.assert_close(value, expected)
+
+
+@given(depth=st.integers(0, 6), scale=st.sampled_from([0.0, 1.0, 30.0, 1e4]), seed=st.integers(0, 99))
+@backends
+def test_the_probabilities_of_all_trees_sum_to_one(backend, depth, scale, seed):
+    generator = torch.Generator().manual_seed(seed)
+    log_m = TreePrior(scale * torch.randn(topology(depth).vertices, dtype=double, generator=generator)).log_m()
+    lengths = torch.arange(1, 2**depth + 1)
+    by_length = tree_log_likelihood(log_m.expand(len(lengths), len(lengths), -1), lengths, backend=backend)
+    assert by_length.exp().sum().item() == pytest.approx(1)
 
 
 # --- derivatives ------------------------------------------------------------------------------------------------------

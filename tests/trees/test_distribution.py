@@ -49,12 +49,13 @@ def test_log_prob_by_enumeration(depth):
     scale=st.sampled_from([0.0, 1.0, 100.0]),
     seed=st.integers(0, 99),
 )
-def test_all_sentences_of_all_lengths_sum_to_one(depth, vocabulary, scale, seed):
+@pytest.mark.parametrize("backend", ["paper", "torch", "numba"])
+def test_all_sentences_of_all_lengths_sum_to_one(backend, depth, vocabulary, scale, seed):
     torch.manual_seed(seed)
     dist = random_dist(depth, vocabulary, scale=scale)
     total = 0.0
     for n in range(1, 2**depth + 1):
-        by_length = dist.log_prob(all_sentences(vocabulary, n)).exp().sum().item()
+        by_length = dist.log_prob(all_sentences(vocabulary, n), backend=backend).exp().sum().item()
         assert by_length == pytest.approx(dist.length_log_prob()[n - 1].exp().item())
         total += by_length
     assert total == pytest.approx(1)
