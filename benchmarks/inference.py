@@ -191,12 +191,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--quick", action="store_true", help="D = 4 and 6 only, few repeats, nothing written")
+    parser.add_argument("--commit", help="what to record as the commit, where the sources are not a git checkout")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: torch sees no GPU here; leave it out to measure the CPU")
 
-    results = record.circumstances(device) | {
+    results = record.circumstances(device, arguments.commit) | {
         "imports": time_imports(),
         "likelihood": time_likelihood(
             device, DEPTHS[:2] if arguments.quick else DEPTHS, 0.02 if arguments.quick else BUDGET

@@ -17,12 +17,12 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def circumstances(device: torch.device) -> dict[str, Any]:
-    """Command, commit, hardware and versions."""
+def circumstances(device: torch.device, commit: str | None) -> dict[str, Any]:
+    """Command, commit, hardware and versions. The commit is found in the checkout where none is given."""
     packages = ["torch", "numpy", "numba"]
     return {
         "command": shlex.join(["python", str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]]),
-        "commit": commit(),
+        "commit": commit or commit_here(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "hardware": hardware(device),
         "threads": torch.get_num_threads(),
@@ -30,7 +30,7 @@ def circumstances(device: torch.device) -> dict[str, Any]:
     }
 
 
-def commit() -> str:
+def commit_here() -> str:
     """The commit of the working tree, with a mark where it has changes."""
     try:
         head = _git("rev-parse", "--short=12", "HEAD")

@@ -112,6 +112,17 @@ def test_marginals_of_each_token_sum_to_one(backend):
     assert (gradient >= 0).all()
 
 
+@pytest.mark.parametrize("backend", ["paper", "torch", "numba"])
+def test_small_marginals_keep_their_digits(backend):
+    # Two trees of three leaves, one e^60 times as probable as the other, in either order.
+    for better in (1, 2):
+        weights = torch.zeros(1, 3, 7, dtype=double)
+        weights[0, 0 if better == 1 else 2, better] = 60
+        _, gradient = value_and_gradient(weights, torch.tensor([3]), backend)
+        worse = 3 - better
+        assert gradient[0, 0 if worse == 1 else 2, worse].item() == pytest.approx(math.exp(-60), rel=1e-12)
+
+
 @backends
 def test_upstream_gradients_scale_each_sentence(backend):
     weights = torch.randn(3, 5, 15, dtype=double, requires_grad=True)

@@ -208,9 +208,8 @@ class _BlockedLogSumExp(torch.autograd.Function):
         parts = (_blocks(tensor, ctx.size) for tensor in (rows, total, grad))
         for row, log_normaliser, upstream in zip(*parts, strict=True):
             logits = torch.nn.functional.linear(row, weight, bias)
-            share = (
-                logits.sub_(log_normaliser[:, None]).exp_().mul_(upstream[:, None])
-            )  # softmax × upstream, (block, K)
+            share = logits.sub_(log_normaliser[:, None]).exp_()  # softmax, (block, K)
+            share.mul_(upstream[:, None])
             grad_rows.append(share @ weight)
             grad_weight.addmm_(share.T, row)
             grad_bias += share.sum(0)

@@ -159,9 +159,8 @@ def leaves_from_mask(is_leaf: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     batch, V = is_leaf.shape[:-1], is_leaf.shape[-1]
     tree = topology(V.bit_length() - 1).on(is_leaf.device)
     # No two leaves start at the same place, so the start is a collision-free bucket and buckets are already sorted.
-    starts = tree.starts.expand(is_leaf.shape).masked_fill(
-        ~is_leaf, (V + 1) // 2
-    )  # the rest go to a bucket past the line
+    # The other vertices go to a bucket past the line, which is then dropped.
+    starts = tree.starts.expand(is_leaf.shape).masked_fill(~is_leaf, (V + 1) // 2)
     buckets = is_leaf.new_full((*batch, (V + 1) // 2 + 1), -1, dtype=torch.long)
     buckets = buckets.scatter(-1, starts, torch.arange(V, device=is_leaf.device).expand(is_leaf.shape))[..., :-1]
     filled = buckets >= 0

@@ -30,7 +30,7 @@ def forward(log_weights: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """log_weights (B, N, V), lengths (B,) → completions (B, N) and shares. See the package's docstring."""
     B, N, V = log_weights.shape
     blocks = -(-B // LANES)
-    completions = log_weights.new_empty(B, N)
+    completions = log_weights.new_full((B, N), -math.inf)
     shares = log_weights.new_empty(blocks, N, (V + 1) // 2, LANES)
     alphas = torch.empty(blocks, 2, (V + 1) // 2 + 1, LANES, dtype=torch.float64)  # only the last two rows
     _in_parallel(_sum_block, blocks, log_weights.numel(), log_weights, lengths, alphas, completions, shares)
@@ -48,7 +48,7 @@ def alphas(log_weights: Tensor, lengths: Tensor, maximise: bool = False) -> Tens
     """log_weights (B, N, V), lengths (B,) → alphas (B, N + 1, L + 1), float64. See the package's docstring."""
     B, N, V = log_weights.shape
     blocks = -(-B // LANES)
-    rows = torch.empty(blocks, N + 1, (V + 1) // 2 + 1, LANES, dtype=torch.float64)
+    rows = torch.full((blocks, N + 1, (V + 1) // 2 + 1, LANES), -math.inf, dtype=torch.float64)
     if maximise:
         _in_parallel(_max_block, blocks, log_weights.numel(), log_weights, lengths, rows)
     else:
@@ -154,11 +154,12 @@ def _gather(block, n, log_weights, lengths, x):
 
 
 @_compiled()
-def _longest(block, lengths):
+def _longest(block, lengths, tokens):
+    """A block's largest length; no more than there are tokens, so that an unchecked length cannot make a kernel leave its arrays."""
     longest = 0
     for b in range(block * LANES, min((block + 1) * LANES, len(lengths))):
         longest = max(longest, lengths[b])
-    return longest
+    return min(longest, tokens)
 
 
 # Below, s is the stride 2^(D−d) of a level and a a vertex's place in it: it starts at a·s, ends at (a + 1)·s, and has
@@ -174,7 +175,7 @@ def _sum_block(block, log_weights, lengths, alphas, completions, shares):
     fine, coarse = np.empty(L * LANES), np.empty(L * LANES)
     alphas[block, 0] = -np.inf
     alphas[block, 0, 0] = 0.0
-    for n in range(N):
+    for n in range(_longest(block, lengths, N)):
         alpha = alphas[block, n % alphas.shape[1]]
         out = alphas[block, (n + 1) % alphas.shape[1]]
         share = shares[block, n % shares.shape[1]].reshape(-1)
@@ -224,12 +225,10 @@ def _max_block(block, log_weights, lengths, alphas):
     _, N, V = log_weights.shape
     L = (V + 1) // 2
     x = np.empty((V, LANES))
-    alphas[block, 0] = -np.inf
     alphas[block, 0, 0] = 0.0
-    for n in range(N):
+    for n in range(_longest(block, lengths, N)):
         alpha, out = alphas[block, n], alphas[block, n + 1]
         _gather(block, n, log_weights, lengths, x)
-        out[:] = -np.inf
         width, s = 1, L
         while s >= 1:
             for a in range(width):
@@ -241,15 +240,14 @@ def _max_block(block, log_weights, lengths, alphas):
 @_compiled()
 def _gradient_block(block, lengths, shares, grad, out):
     # γ as in kernels/torch.py, marginals; here what a position has left after its finer vertices took their share.
-    B, _, V = out.shape
+    B, N, V = out.shape
     L = (V + 1) // 2
     row = np.empty((V, LANES))
     gamma = np.zeros((L + 1, LANES))
     before = np.zeros((L + 1, LANES))
-    longest = _longest(block, lengths)
     for b in range(block * LANES, min((block + 1) * LANES, B)):
         out[b, lengths[b] :] = 0
-    for n in range(longest - 1, -1, -1):
+    for n in range(_longest(block, lengths, N) - 1, -1, -1):
         for lane in range(LANES):
             b = block * LANES + lane
             if b < B and n < lengths[b]:
@@ -262,10 +260,12 @@ def _gradient_block(block, lengths, shares, grad, out):
                     both = gamma[(a + 2) * s, lane]
                     share = shares[block, n, (width + a) // 2 - 1, lane]
                     small = both * abs(share)
-                    new = both - small if math.copysign(1.0, share) < 0.0 else small
+                    large = both - small
+                    old_is_small = math.copysign(1.0, share) < 0.0
+                    new = large if old_is_small else small
                     row[width - 1 + a, lane] = left
                     row[width + a, lane] = new
-                    gamma[(a + 2) * s, lane] = both - new
+                    gamma[(a + 2) * s, lane] = small if old_is_small else large
                     before[a * s, lane] += left
                     before[(a + 1) * s, lane] += new
             width, s = width // 2, 2 * s
