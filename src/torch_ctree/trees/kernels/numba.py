@@ -155,7 +155,7 @@ def _gather(block, n, log_weights, lengths, x):
 
 @_compiled()
 def _longest(block, lengths, tokens):
-    """A block's largest length; no more than there are tokens, so that an unchecked length cannot make a kernel leave its arrays."""
+    """A block's largest length, N at most: an unchecked length must not make a kernel leave its arrays."""
     longest = 0
     for b in range(block * LANES, min((block + 1) * LANES, len(lengths))):
         longest = max(longest, lengths[b])
