@@ -109,10 +109,13 @@ class _Completions(torch.autograd.Function):
         log_weights, lengths, ctx.kernel = inputs
         completions, memory = output
         ctx.mark_non_differentiable(memory)
+        ctx.set_materialize_grads(False)  # or the memory, too, would be given a gradient: zeros, for nothing
         ctx.save_for_backward(log_weights, lengths, memory, completions)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, None, None]:
+        if grad is None:
+            return None, None, None
         log_weights, lengths, memory, completions = ctx.saved_tensors
         grad = grad.masked_fill(completions == -math.inf, 0)
         if torch.is_grad_enabled():  # create_graph=True: someone wants to differentiate the marginals

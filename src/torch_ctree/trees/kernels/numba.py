@@ -60,15 +60,20 @@ def alphas(log_weights: Tensor, lengths: Tensor, maximise: bool = False) -> Tens
 
 
 def _in_parallel(kernel: Callable[..., None], blocks: int, work: int, *tensors: Tensor) -> None:
-    """Call kernel(block, *arrays) for every block, in as many threads as torch uses."""
+    """Call kernel(block, *arrays) for every block, in as many threads as torch uses: this one and helpers."""
     arrays = [tensor.detach().numpy() for tensor in tensors]
-    threads = min(torch.get_num_threads(), blocks)
-    if threads == 1 or work < NO_THREADS_BELOW:
-        for block in range(blocks):
+    helpers = min(torch.get_num_threads(), blocks) - 1 if work >= NO_THREADS_BELOW else 0
+    blocks_left = iter(range(blocks))  # shared: whoever is free takes the next one
+
+    def take_blocks() -> None:
+        for block in blocks_left:
             kernel(block, *arrays)
-    else:
-        for done in [_pool(threads).submit(kernel, block, *arrays) for block in range(blocks)]:
-            done.result()
+
+    helping = [_pool(helpers).submit(take_blocks) for _ in range(helpers)]
+    take_blocks()
+    for helper in helping:
+        if not helper.cancel():  # one that has not begun by now is not needed
+            helper.result()
 
 
 @cache
