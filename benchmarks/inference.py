@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import statistics
 import subprocess
 import sys
@@ -159,32 +160,59 @@ def time_imports(repeats: int = 5) -> dict[str, float]:
     return {"torch_ms": 1e3 * statistics.median(torch_seconds), "trees_add_ms": 1e3 * statistics.median(added)}
 
 
+def tables(results: dict[str, Any]) -> dict[str, tuple[list[str], list[list[str]]]]:
+    """Title → header and rows of the likelihood's tables."""
+    names = list(dict.fromkeys(row["backend"] for row in results["likelihood"]))
+    found = {}
+    for mode in ("forward", "forward+backward"):
+        cells = {
+            (row["depth"], row["tokens"], row["batch"], row["backend"]): row
+            for row in results["likelihood"]
+            if row["mode"] == mode
+        }
+        rows = []
+        for setting in dict.fromkeys(key[:3] for key in cells):
+            measured = [cells[(*setting, name)] for name in names]
+            texts = [f"{cell['median_ms']:.2f} ({cell['times_faster_than_paper']:.1f}×)" for cell in measured]
+            rows.append([*map(str, setting), *texts])
+        found[f"log-likelihood, {mode}: median ms (times faster than paper)"] = (["D", "N", "batch", *names], rows)
+    return found
+
+
+def remarks(results: dict[str, Any]) -> list[str]:
+    decoding, imports = results["decoding"], results["imports"]
+    return [
+        f"Decoding {decoding['sentences']} sentences, D={decoding['depth']}, {decoding['mean_length']:.0f} tokens on "
+        f"average, at most {decoding['longest']}: DecodeJoint one by one {decoding['paper_one_by_one_ms']:.0f} ms; "
+        + "; ".join(
+            f"{name} {decoding[name]['median_ms']:.1f} ms ({decoding[name]['times_faster_than_paper']:.0f}×)"
+            for name in ("argmax", "argmax within 24")
+        )
+        + ".",
+        f"Import: torch {imports['torch_ms']:.0f} ms, torch_ctree.trees adds {imports['trees_add_ms']:.0f} ms.",
+    ]
+
+
 def show(results: dict[str, Any]) -> None:
     console = Console(width=120)
-    names = list(dict.fromkeys(row["backend"] for row in results["likelihood"]))
-    for mode in ("forward", "forward+backward"):
-        table = Table("D", "N", "batch", *names, title=f"log-likelihood, {mode}: median ms (times faster than paper)")
-        cells = {
-            (r["depth"], r["tokens"], r["batch"], r["backend"]): r for r in results["likelihood"] if r["mode"] == mode
-        }
-        for setting in dict.fromkeys(key[:3] for key in cells):
-            found = [cells[(*setting, name)] for name in names]
-            texts = [f"{cell['median_ms']:.2f} ({cell['times_faster_than_paper']:.1f}×)" for cell in found]
-            table.add_row(*map(str, setting), *texts)
+    for title, (header, rows) in tables(results).items():
+        table = Table(*header, title=title)
+        for row in rows:
+            table.add_row(*row)
         console.print(table)
-    decoding, imports = results["decoding"], results["imports"]
-    console.print(
-        f"decoding {decoding['sentences']} sentences, D={decoding['depth']},",
-        f"{decoding['mean_length']:.0f} tokens on average, at most {decoding['longest']}:",
-        f"DecodeJoint one by one {decoding['paper_one_by_one_ms']:.0f} ms;",
-        *(
-            f"{name} {decoding[name]['median_ms']:.1f} ms ({decoding[name]['times_faster_than_paper']:.0f}×);"
-            for name in ("argmax", "argmax within 24")
-        ),
-    )
-    console.print(
-        f"import: torch {imports['torch_ms']:.0f} ms, torch_ctree.trees adds {imports['trees_add_ms']:.0f} ms"
-    )
+    console.print(*remarks(results), sep="\n")
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The same for reading beside the JSON file."""
+    where = f"commit {results['commit']}, {results['hardware']}, torch {results['versions']['torch']}"
+    lines = [f"`{results['command']}`, {where}"]
+    for title, (header, rows) in tables(results).items():
+        lines += ["", f"## {title}", "", " | ".join(header), " | ".join(["--:"] * len(header))]
+        lines += [" | ".join(row) for row in rows]
+    for remark in remarks(results):
+        lines += ["", remark]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -207,8 +235,9 @@ def main() -> None:
     show(results)
     if not arguments.quick:
         path = record.ROOT / "benchmarks" / "results" / f"inference-{device.type}.json"
-        record.write(path, results)
-        print(f"written to {path.relative_to(record.ROOT)}")
+        record.write(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        record.write(path.with_suffix(".md"), markdown(results))
+        print(f"written to {path.relative_to(record.ROOT)} and .md")
 
 
 if __name__ == "__main__":

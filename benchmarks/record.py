@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import shlex
 import subprocess
@@ -53,9 +52,9 @@ def hardware(device: torch.device) -> str:
     return f"{models[0] if models else platform.processor()}, {torch.get_num_threads()} threads"
 
 
-def write(path: Path, results: dict[str, Any]) -> None:
-    """JSON, written aside and renamed, so that an interrupted run leaves the last results whole."""
+def write(path: Path, text: str) -> None:
+    """Written aside and renamed, so that an interrupted run leaves the last results whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".tmp")
-    aside.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    aside.write_text(text)
     aside.replace(path)
