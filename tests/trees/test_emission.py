@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -27,6 +29,10 @@ def test_a_linear_layer_equals_its_logits(layer, with_bias, block_elements):
     logits = TokenLogits(torch.nn.functional.linear(states, weight, bias))
     tokens = torch.randint(11, (2, 9))
     torch.testing.assert_close(linear.log_prob(tokens), logits.log_prob(tokens))
+    at = torch.randint(15, (3, 2, 9))
+    expected = logits.log_prob(tokens)[..., None].expand(3, 2, 9, 15, 1).squeeze(-1).gather(-1, at[..., None])[..., 0]
+    for emission in (linear, logits):
+        torch.testing.assert_close(emission.log_prob_at(tokens.expand(3, 2, 9), at), expected)
     for mine, theirs in zip(linear.topk(4), logits.topk(4), strict=True):
         torch.testing.assert_close(mine, theirs)
     parameters = [p for p in (states, weight, bias) if p is not None]
@@ -93,6 +99,32 @@ def test_vertices_and_vocabulary_never_meet_in_one_tensor(mode):
     assert max(recorder.sizes) <= K * H < V * K / 10
 
 
+PEAK = """
+import resource, torch
+from torch_ctree import LatentTree, LinearEmission
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # MiB
+
+def train(vocabulary, width):
+    layer = torch.randn(8, 511, width, requires_grad=True), torch.randn(vocabulary, width, requires_grad=True)
+    dist = LatentTree(torch.zeros(8, 511), LinearEmission(*layer))
+    before = peak()
+    dist.log_prob(torch.randint(vocabulary, (8, 20))).sum().backward()
+    dist.argmax(), dist.sample((3,))
+    return peak() - before
+
+train(50, 4)  # compiles, imports
+print(train(30_000, 32))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory in Linux's units")
+def test_a_vocabulary_of_30000_costs_memory_for_the_targets_only():
+    ran = subprocess.run([sys.executable, "-c", PEAK], check=True, capture_output=True, text=True)
+    assert float(ran.stdout) < 150  # (vertices × vocabulary) alone would be 468 MiB
+
+
 def test_bad_layers():
     states, weight = torch.zeros(7, 4), torch.zeros(5, 4)
     with pytest.raises(ValueError, match=r"weight: got shape \(5, 3\); expected \(vocabulary, 4\)"):
@@ -118,6 +150,9 @@ class SameEverywhere(Emission):
 
     def log_prob(self, tokens):
         return self.log_probs[tokens][..., None].expand(*tokens.shape, self.vertices)
+
+    def log_prob_at(self, tokens, vertices):
+        return self.log_probs[tokens]
 
     def topk(self, k):
         best, tokens = self.log_probs.topk(k)

@@ -11,14 +11,13 @@ from torch.distributions import Distribution, constraints
 from torch_ctree.trees.checks import (
     check_count,
     check_integers,
-    check_leaves,
     check_lengths,
     check_lengths_fit,
     check_tokens,
 )
 from torch_ctree.trees.derivation import Derivation
 from torch_ctree.trees.emission import Emission, TokenLogits
-from torch_ctree.trees.likelihood import Backend, joint_log_prob, tree_log_likelihood
+from torch_ctree.trees.likelihood import Backend, tree_log_likelihood
 from torch_ctree.trees.posterior import TreePosterior
 from torch_ctree.trees.prior import TreePrior
 from torch_ctree.trees.search import Found, best_derivation_within, best_derivations
@@ -110,9 +109,8 @@ class LatentTree(Distribution):
     def joint_log_prob(self, derivation: Derivation) -> Tensor:
         """log p(x, T) of given sentences with given trees (*sample, *batch, …) → (*sample, *batch). Differentiable."""
         tokens, lengths = self._checked(derivation.tokens, derivation.lengths)
-        if self._validate_args:
-            check_leaves(derivation.vertices, derivation.lengths, self.depth)
-        return joint_log_prob(self._log_weights(tokens, lengths), derivation.vertices)
+        vertices = derivation.vertices.expand(tokens.shape)
+        return self._matching(lengths.shape)._joint_log_prob(tokens, lengths, vertices)
 
     def length_log_prob(self, max_length: int | None = None) -> Tensor:
         """(*batch, max_length): the log-probability that a sentence has 1, 2, … tokens; up to 2^D by default."""
@@ -150,8 +148,7 @@ class LatentTree(Distribution):
         with torch.no_grad():
             vertices, lengths = self.prior.sample(sample_shape)
             tokens = self.emission.sample(vertices.clamp_min(0)).masked_fill(vertices < 0, 0)
-            log_prob = joint_log_prob(self._log_weights(tokens, lengths), vertices)
-            return Derivation(tokens, lengths, vertices, log_prob)
+            return Derivation(tokens, lengths, vertices, self._joint_log_prob(tokens, lengths, vertices))
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -192,16 +189,24 @@ class LatentTree(Distribution):
 
     def _log_weights(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """log m(v) + log p(x_n | v): tokens (*sample, *batch, N) → (*sample, *batch, N, V)."""
-        shape, batch_dims = lengths.shape, len(self.batch_shape)
-        if shape[len(shape) - batch_dims :] != self.batch_shape:  # a batch dimension of size 1 meets several sentences
-            return self.expand(shape)._log_weights(tokens, lengths)
-        N = tokens.shape[-1]
+        dist, shape, N = self._matching(lengths.shape), lengths.shape, tokens.shape[-1]
         tokens = tokens.masked_fill(past_end(lengths, N), 0)
         # Samples share their batch's emission: they are scored as one long sentence of S · N tokens.
-        S = shape[: len(shape) - batch_dims].numel()
-        joined = tokens.reshape(S, *self.batch_shape, N).movedim(0, -2).flatten(-2)  # (*batch, S · N)
-        scores = self.emission.log_prob(joined).unflatten(-2, (S, N)).movedim(-3, 0)  # (S, *batch, N, V)
-        return self.prior.log_m()[..., None, :] + scores.reshape(*shape, N, self.emission.vertices)
+        S = shape[: len(shape) - len(dist.batch_shape)].numel()
+        joined = tokens.reshape(S, *dist.batch_shape, N).movedim(0, -2).flatten(-2)  # (*batch, S · N)
+        scores = dist.emission.log_prob(joined).unflatten(-2, (S, N)).movedim(-3, 0)  # (S, *batch, N, V)
+        return dist.prior.log_m()[..., None, :] + scores.reshape(*shape, N, self.emission.vertices)
+
+    def _joint_log_prob(self, tokens: Tensor, lengths: Tensor, vertices: Tensor) -> Tensor:
+        """All (*sample, *batch, …) → (*sample, *batch)."""
+        over = past_end(lengths, tokens.shape[-1])
+        words = self.emission.log_prob_at(tokens.masked_fill(over, 0), vertices.masked_fill(over, 0))
+        return self.prior.log_prob(vertices, lengths) + words.masked_fill(over, 0).sum(-1)
+
+    def _matching(self, shape: torch.Size) -> LatentTree:
+        """This distribution, expanded where a batch dimension of size 1 meets several sentences."""
+        fits = shape[len(shape) - len(self.batch_shape) :] == self.batch_shape
+        return self if fits else self.expand(shape)
 
 
 def _broadcast(name: str, given: torch.Size, batch: torch.Size) -> torch.Size:

@@ -34,6 +34,10 @@ class Emission(ABC):
         """tokens (*batch, N) in 0..K − 1 → log p(x_n | v), (*batch, N, V)."""
 
     @abstractmethod
+    def log_prob_at(self, tokens: Tensor, vertices: Tensor) -> Tensor:
+        """tokens, vertices (*sample, *batch, N), where each token is said → log p(x_n | v_n), (*sample, *batch, N)."""
+
+    @abstractmethod
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """→ the k best tokens of every vertex, best first: log-probabilities and tokens, (*batch, V, k) each; k ≤ K."""
 
@@ -88,6 +92,11 @@ class TokenLogits(Emission):
         index = tokens[..., None, :].expand(*tokens.shape[:-1], self.vertices, -1)  # (*batch, V, N)
         return (logits.gather(-1, index) - logits.logsumexp(-1, keepdim=True)).transpose(-1, -2)
 
+    def log_prob_at(self, tokens: Tensor, vertices: Tensor) -> Tensor:
+        """One logit each, and its row's log-normaliser."""
+        logits, rows = in_accumulation_dtype(self.logits).reshape(-1, self.vocabulary), self._rows_of(vertices)
+        return (logits[rows, tokens.flatten()] - logits.logsumexp(-1)[rows]).reshape(vertices.shape)
+
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """The k best tokens of every vertex."""
         logits = in_accumulation_dtype(self.logits)
@@ -96,9 +105,12 @@ class TokenLogits(Emission):
 
     def sample(self, vertices: Tensor) -> Tensor:
         """One draw at each given vertex."""
-        rows = self.logits.detach().reshape(-1, self.vocabulary)
-        wanted = _blocks(self._rows_of(vertices), max(1, BLOCK_ELEMENTS // self.vocabulary))
-        return torch.cat([_draw(rows[block]) for block in wanted]).reshape(vertices.shape)
+        rows = in_accumulation_dtype(self.logits.detach()).reshape(-1, self.vocabulary)
+        wanted = self._rows_of(vertices)
+        size = max(1, BLOCK_ELEMENTS // self.vocabulary)
+        buffer = rows.new_empty(min(size, len(wanted)), self.vocabulary)
+        blocks = (torch.index_select(rows, 0, part, out=buffer[: len(part)]) for part in _blocks(wanted, size))
+        return _draw(blocks).reshape(vertices.shape)
 
     def expand(self, batch_shape: torch.Size) -> TokenLogits:
         """The same logits with more batch dimensions."""
@@ -131,7 +143,9 @@ class LinearEmission(Emission):
             check_device("bias", bias, states.device)
             if bias.shape != weight.shape[:1]:
                 raise ValueError(f"bias: got shape {tuple(bias.shape)}; expected {tuple(weight.shape[:1])}")
-        self.states, self.weight, self.bias = states, weight, bias
+        # As autocast would: a float32 layer on bfloat16 states computes in bfloat16.
+        self.states, self.weight = states, weight.to(states.dtype)
+        self.bias = self.weight.new_zeros(len(weight)) if bias is None else bias.to(states.dtype)
         self.rows_per_block = max(1, block_elements // weight.shape[0])
         self.batch_shape = states.shape[:-2]
         self.vertices, self.vocabulary = states.shape[-2], weight.shape[0]
@@ -141,30 +155,33 @@ class LinearEmission(Emission):
         """No NaN in the layer or in the states."""
         check_no_nan("states", self.states)
         check_no_nan("weight", self.weight)
-        if self.bias is not None:
-            check_no_nan("bias", self.bias)
+        check_no_nan("bias", self.bias)
 
     def _log_normaliser(self) -> Tensor:
         """(*batch, V): log Σ_k exp(weight_k · state + bias_k)."""
-        bias = self.weight.new_zeros(self.vocabulary) if self.bias is None else self.bias
         rows = self.states.reshape(-1, self.states.shape[-1])
-        total = cast(Tensor, _BlockedLogSumExp.apply(rows, self.weight, bias, self.rows_per_block))
+        total = cast(Tensor, _BlockedLogSumExp.apply(rows, self.weight, self.bias, self.rows_per_block))
         return total.reshape(*self.batch_shape, self.vertices)
 
     def log_prob(self, tokens: Tensor) -> Tensor:
         """The targets' logits directly, (*batch, N, H) · (*batch, H, V), minus the log-normaliser block by block."""
         targets = in_accumulation_dtype(self.weight[tokens] @ self.states.transpose(-1, -2))  # (*batch, N, V)
-        if self.bias is not None:
-            targets = targets + self.bias[tokens][..., None]
-        return targets - self._log_normaliser()[..., None, :]
+        return targets + self.bias[tokens][..., None] - self._log_normaliser()[..., None, :]
+
+    def log_prob_at(self, tokens: Tensor, vertices: Tensor) -> Tensor:
+        """One state, one row of the weight, and the log-normaliser."""
+        rows, words = self._rows_of(vertices), tokens.flatten()
+        states = self.states.reshape(-1, self.states.shape[-1])
+        logits = in_accumulation_dtype((states[rows] * self.weight[words]).sum(-1)) + self.bias[words]
+        return (logits - self._log_normaliser().flatten()[rows]).reshape(vertices.shape)
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """The k best tokens of every vertex; without a gradient."""
         rows = self.states.detach().reshape(-1, self.states.shape[-1])
         found = []
-        for logits in self._logit_blocks(rows):
+        for logits in _logits(rows, self.weight.detach(), self.bias.detach(), self.rows_per_block):
             best, tokens = topk(logits, k)
-            found.append((best - logits.logsumexp(-1, keepdim=True), tokens))
+            found.append((best - _logsumexp_(logits)[:, None], tokens))
         best, tokens = (
             torch.cat(parts).reshape(*self.batch_shape, self.vertices, k) for parts in zip(*found, strict=True)
         )
@@ -173,14 +190,9 @@ class LinearEmission(Emission):
     def sample(self, vertices: Tensor) -> Tensor:
         """One draw at each given vertex."""
         rows = self.states.detach().reshape(-1, self.states.shape[-1])
-        wanted = self._rows_of(vertices)
-        return torch.cat([_draw(logits) for logits in self._logit_blocks(rows[wanted])]).reshape(vertices.shape)
-
-    def _logit_blocks(self, rows: Tensor) -> Iterator[Tensor]:
-        """rows (R, H) → (block, K) at a time."""
-        bias = None if self.bias is None else self.bias.detach()
-        for block in _blocks(rows, self.rows_per_block):
-            yield in_accumulation_dtype(torch.nn.functional.linear(block, self.weight.detach(), bias))
+        wanted = rows[self._rows_of(vertices)]
+        blocks = _logits(wanted, self.weight.detach(), self.bias.detach(), self.rows_per_block)
+        return _draw(blocks).reshape(vertices.shape)
 
     def expand(self, batch_shape: torch.Size) -> LinearEmission:
         """The same layer with more batch dimensions."""
@@ -193,8 +205,7 @@ class _BlockedLogSumExp(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, size: int) -> Tensor:
-        logits = (torch.nn.functional.linear(block, weight, bias) for block in _blocks(rows, size))
-        total = torch.cat([in_accumulation_dtype(block).logsumexp(-1) for block in logits])
+        total = torch.cat([_logsumexp_(logits) for logits in _logits(rows, weight, bias, size)])
         ctx.save_for_backward(rows, weight, bias, total)
         ctx.size = size
         return total
@@ -206,8 +217,7 @@ class _BlockedLogSumExp(torch.autograd.Function):
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         grad_rows = []
         parts = (_blocks(tensor, ctx.size) for tensor in (rows, total, grad))
-        for row, log_normaliser, upstream in zip(*parts, strict=True):
-            logits = torch.nn.functional.linear(row, weight, bias)
+        for logits, row, log_normaliser, upstream in zip(_logits(rows, weight, bias, ctx.size), *parts, strict=True):
             share = logits.sub_(log_normaliser[:, None]).exp_()  # softmax, (block, K)
             share.mul_(upstream[:, None])
             grad_rows.append(share @ weight)
@@ -222,7 +232,32 @@ def _blocks(rows: Tensor, size: int) -> Iterator[Tensor]:
     return (rows[first : first + size] for first in range(0, max(1, len(rows)), size))
 
 
-def _draw(logits: Tensor) -> Tensor:
-    """(…, K) → (…): one token each."""
-    flat = in_accumulation_dtype(logits.detach()).reshape(-1, logits.shape[-1])
-    return flat.softmax(-1).multinomial(1).reshape(logits.shape[:-1])
+def _logits(rows: Tensor, weight: Tensor, bias: Tensor, size: int) -> Iterator[Tensor]:
+    """rows (R, H) → logits (block, K) at a time, in the accumulation dtype, each in the place of the one before.
+
+    One buffer for all: allocating each block afresh lets the C library's heap grow to the size of all of them.
+    """
+    buffer = rows.new_empty(min(size, len(rows)), len(weight))
+    result = in_accumulation_dtype(buffer)
+    for block in _blocks(rows, size):
+        torch.addmm(bias, block, weight.T, out=buffer[: len(block)])
+        yield result.copy_(buffer)[: len(block)] if result is not buffer else buffer[: len(block)]
+
+
+def _logsumexp_(logits: Tensor) -> Tensor:
+    """(R, K) → (R,). Uses up its argument, so as to need no memory of that size."""
+    high = logits.amax(-1, keepdim=True)
+    return logits.sub_(high).exp_().sum(-1).log_() + high[:, 0]
+
+
+def _draw(blocks: Iterator[Tensor]) -> Tensor:
+    """Blocks of logits (R, K), each used up → (all R,): an index for each row, with probability softmax(logits).
+
+    Of independent waiting times with rates p_1 … p_K, the k-th is the shortest with probability p_k.
+    """
+    drawn, noise = [], None
+    for logits in blocks:
+        noise = torch.empty_like(logits) if noise is None else noise[: len(logits)]
+        rates = logits.sub_(logits.amax(-1, keepdim=True)).exp_()
+        drawn.append(rates.div_(noise.exponential_()).argmax(-1))
+    return torch.cat(drawn)
