@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from torch_ctree.trees.checks import check_device, check_floats, check_no_nan, check_vertices
-from torch_ctree.trees.kernels.torch import topk
-from torch_ctree.trees.likelihood import in_accumulation_dtype
+from torch_ctree.trees.kernels.torch import in_accumulation_dtype, topk
 
 BLOCK_ELEMENTS = 1 << 22  # logits that exist at one time: 16 MiB of float32
 

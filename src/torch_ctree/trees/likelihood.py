@@ -51,16 +51,11 @@ def tree_log_likelihood(
     lengths = check_lengths(lengths, log_weights.shape[:1], log_weights.shape[1], log_weights.device, validate_args)
     if validate_args:
         check_weight_values(log_weights, lengths)
-    log_weights = in_accumulation_dtype(log_weights)
+    log_weights = torch_kernel.in_accumulation_dtype(log_weights)
     if backend == "paper":
         return paper.log_likelihood(log_weights, lengths)
     completions = completion_log_probs(log_weights, lengths, kernel_for(log_weights.device, backend))
     return completions.gather(1, lengths[:, None] - 1)[:, 0]
-
-
-def in_accumulation_dtype(log_weights: Tensor) -> Tensor:
-    """float16 and bfloat16 as float32; float32 and float64 as they are."""
-    return log_weights.float() if log_weights.dtype in (torch.float16, torch.bfloat16) else log_weights
 
 
 def kernel_for(device: torch.device, backend: Backend = "auto") -> Kernel:
@@ -85,16 +80,6 @@ def completion_log_probs(log_weights: Tensor, lengths: Tensor, kernel: Kernel) -
     """
     completions, _ = cast(tuple[Tensor, Tensor], _Completions.apply(log_weights, lengths, kernel))
     return completions
-
-
-def joint_log_prob(log_weights: Tensor, vertices: Tensor) -> Tensor:
-    """log p(x, T) of given trees, Eq. 8: log_weights (*batch, N, V), vertices (*sample, *batch, N) → (*sample, *batch).
-
-    Vertices past the last leaf are −1; a tree without any leaf is no tree, −inf.
-    """
-    leaves = log_weights.expand(*vertices.shape, -1).gather(-1, vertices.clamp_min(0)[..., None])[..., 0]
-    total = leaves.masked_fill(vertices < 0, 0).sum(-1)
-    return torch.where(vertices[..., 0] >= 0, total, -math.inf)
 
 
 class _Completions(torch.autograd.Function):

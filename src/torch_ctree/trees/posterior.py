@@ -10,13 +10,9 @@ from torch import Tensor
 from torch_ctree.trees.checks import check_count, check_leaves
 from torch_ctree.trees.derivation import Derivation
 from torch_ctree.trees.kernels import torch as torch_kernel
-from torch_ctree.trees.likelihood import (
-    Kernel,
-    completion_log_probs,
-    joint_log_prob,
-    kernel_for,
-)
+from torch_ctree.trees.likelihood import Kernel, kernel_for, tree_log_likelihood
 from torch_ctree.trees.search import best_trees, k_best_trees, trace
+from torch_ctree.trees.topology import topology_of
 
 
 class TreePosterior:
@@ -56,8 +52,7 @@ class TreePosterior:
 
     def log_evidence(self) -> Tensor:
         """(*batch,): log p(x), what ``log_prob`` divides by."""
-        completions = completion_log_probs(self._weights, self._lengths, self._kernel)
-        return completions.gather(1, self._lengths[:, None] - 1).reshape(self.batch_shape)
+        return tree_log_likelihood(self._weights, self._lengths, validate_args=False).reshape(self.batch_shape)
 
     def marginals(self) -> Tensor:
         """(*batch, N, V): the probability that vertex v emits token n. Each token's sum to one. Differentiable."""
@@ -82,13 +77,15 @@ class TreePosterior:
     def log_prob(self, vertices: Tensor) -> Tensor:
         """log p(T | x) of trees with as many leaves as tokens: vertices (*sample, *batch, N) → (*sample, *batch)."""
         if self._validate_args:
-            depth = self.log_weights.shape[-1].bit_length() - 1
-            check_leaves(vertices, self.lengths.expand(vertices.shape[:-1]), depth)
+            check_leaves(vertices, self.lengths.expand(vertices.shape[:-1]), topology_of(self.log_weights).depth)
         return self._log_prob(vertices)
 
     def _log_prob(self, vertices: Tensor) -> Tensor:
-        log_joint = joint_log_prob(self.log_weights, vertices)
-        return torch.where(log_joint > -math.inf, log_joint - self.log_evidence(), -math.inf)
+        """The same, unchecked; −inf for an absent tree, whose vertices are all −1."""
+        leaves = self.log_weights.expand(*vertices.shape, -1).gather(-1, vertices.clamp_min(0)[..., None])[..., 0]
+        log_joint = leaves.masked_fill(vertices < 0, 0).sum(-1)  # Eq. 8
+        possible = (vertices[..., 0] >= 0) & (log_joint > -math.inf)
+        return torch.where(possible, log_joint - self.log_evidence(), -math.inf)
 
     def argmax(self) -> Derivation:
         """The sentence's best tree (*batch, …)."""

@@ -10,8 +10,9 @@ from torch.distributions import Distribution, constraints, register_kl
 from torch.nn.functional import logsigmoid
 
 from torch_ctree.trees.checks import check_count, check_floats, check_leaves, check_no_nan, check_vertices
-from torch_ctree.trees.likelihood import completion_log_probs, in_accumulation_dtype, kernel_for
-from torch_ctree.trees.topology import leaves_from_mask, level, past_end
+from torch_ctree.trees.kernels.torch import in_accumulation_dtype
+from torch_ctree.trees.likelihood import completion_log_probs, kernel_for
+from torch_ctree.trees.topology import leaves_from_mask, level, past_end, topology_of
 
 
 class Leaves(NamedTuple):
@@ -153,7 +154,7 @@ def reached(splits: Tensor) -> Tensor:
     """splits: bool (*batch, V) → bool (*batch, V): the vertices all of whose ancestors split."""
     alive = torch.ones_like(splits[..., :1])
     levels = [alive]
-    for d in range(splits.shape[-1].bit_length() - 1):
+    for d in range(topology_of(splits).depth):
         alive = (alive & splits[..., level(d)]).repeat_interleave(2, dim=-1)
         levels.append(alive)
     return torch.cat(levels, dim=-1)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_ctree.trees.kernels.torch import segment_max, topk
 from torch_ctree.trees.likelihood import kernel_for
 from torch_ctree.trees.prior import reached
-from torch_ctree.trees.topology import leaves_from_mask, level, longest, topology
+from torch_ctree.trees.topology import leaves_from_mask, level, longest, topology_of
 
 # --- (sentence, tree) pairs -------------------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ def best_derivations(log_leaf: Tensor, log_split: Tensor, token_scores: Tensor, 
     maxima): one pass over the levels from the bottom up finds them, and one from the top down reads them off.
     """
     J = token_scores.shape[-1]
-    depth = log_leaf.shape[-1].bit_length() - 1
+    depth = topology_of(log_leaf).depth
     # If ranks i and j of two children make one of the k best, so do all (i + 1)(j + 1) pairs that are no worse.
     pairs = torch.tensor([(i, j) for i in range(k) for j in range(k) if (i + 1) * (j + 1) <= k], device=log_leaf.device)
     left, right = pairs.unbind(1)
@@ -80,7 +80,7 @@ def best_derivation_within(leaf_scores: Tensor, tokens: Tensor, max_length: int)
     sentence: longer sentences multiply a prefix by factors of at most one, so none of them can win.
     """
     leaf_scores = leaf_scores.clamp_max(0)  # what rounding may have lifted above
-    tree = topology(leaf_scores.shape[-1].bit_length() - 1)
+    tree = topology_of(leaf_scores)
     tensors = tree.on(leaf_scores.device)
 
     alpha = leaf_scores.new_full((len(leaf_scores), tree.positions + 1), -math.inf)
@@ -118,7 +118,7 @@ def trace(
     vertices that may come next → (*sample, B), the place of the one taken; by default the best
     → vertices (*sample, B, N), padded with −1, all −1 where no tree is possible
     """
-    tree = topology(log_weights.shape[-1].bit_length() - 1)
+    tree = topology_of(log_weights)
     tensors = tree.on(log_weights.device)
     sentence = torch.arange(lengths.shape[-1], device=lengths.device)[:, None]  # (B, 1)
     position = torch.full_like(lengths, tree.positions)
@@ -143,8 +143,8 @@ def k_best_trees(log_weights: Tensor, lengths: Tensor, k: int) -> Tensor:
 
     The same recursion with the k best scores at each position, and pointers to where each of them came from.
     """
-    B, N, V = log_weights.shape
-    tree = topology(V.bit_length() - 1)
+    B, N, _ = log_weights.shape
+    tree = topology_of(log_weights)
     tensors = tree.on(log_weights.device)
     known = tensors.ending_at.clamp_min(0)  # (L + 1, D + 1)
     padding = (tensors.ending_at < 0)[..., None]

@@ -94,6 +94,11 @@ def topology(depth: int) -> Topology:
     return _topology(depth)
 
 
+def topology_of(per_vertex: torch.Tensor) -> Topology:
+    """The tree whose vertices are a tensor's last dimension."""
+    return topology(per_vertex.shape[-1].bit_length() - 1)
+
+
 @cache
 def _topology(depth: int) -> Topology:
     L = 1 << depth
@@ -157,7 +162,7 @@ def leaves_from_mask(is_leaf: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     → vertices (*batch, N) in left-to-right order, padded with −1, and their number, lengths (*batch,)
     """
     batch, V = is_leaf.shape[:-1], is_leaf.shape[-1]
-    tree = topology(V.bit_length() - 1).on(is_leaf.device)
+    tree = topology_of(is_leaf).on(is_leaf.device)
     # No two leaves start at the same place, so the start is a collision-free bucket and buckets are already sorted.
     # The other vertices go to a bucket past the line, which is then dropped.
     starts = tree.starts.expand(is_leaf.shape).masked_fill(~is_leaf, (V + 1) // 2)

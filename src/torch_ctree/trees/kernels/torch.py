@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from torch_ctree.trees.topology import Topology, past_end, topology
+from torch_ctree.trees.topology import past_end, topology_of
 
 
 def forward(log_weights: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -23,7 +23,7 @@ def backward(log_weights: Tensor, lengths: Tensor, memory: Tensor, grad: Tensor)
 
 def alphas(log_weights: Tensor, lengths: Tensor, maximise: bool = False) -> Tensor:
     """log_weights (B, N, V), lengths (B,) → alphas (B, N + 1, L + 1). See the package's docstring."""
-    tree = _tree(log_weights)
+    tree = topology_of(log_weights)
     tensors = tree.on(log_weights.device)
     reduce = segment_max if maximise else segment_logsumexp
     log_weights = _masked(log_weights, lengths)
@@ -39,7 +39,7 @@ def alphas(log_weights: Tensor, lengths: Tensor, maximise: bool = False) -> Tens
 
 def log_conditionals(log_weights: Tensor, lengths: Tensor, alphas: Tensor) -> Tensor:
     """→ log q_n(v), (B, N, V): how probably leaf n is v, given the first n tokens and that leaf n ends where v ends."""
-    tree = _tree(log_weights)
+    tree = topology_of(log_weights)
     tensors = tree.on(log_weights.device)
     terms = alphas[:, :-1, tensors.starts] + _masked(log_weights, lengths)
     return segment_log_softmax(terms.flatten(0, 1), tensors.ends, tree.positions + 1).view_as(terms)
@@ -52,7 +52,7 @@ def marginals(log_conditionals: Tensor, grad: Tensor) -> Tensor:
     μ_n(v) over v with start(v) = p. Unlike α·w·β / Z, this never subtracts two large logarithms: marginals sum to one
     however extreme the weights.
     """
-    tree = _tree(log_conditionals)
+    tree = topology_of(log_conditionals)
     tensors = tree.on(grad.device)
     whole = torch.arange(tree.positions + 1, device=grad.device) == tree.positions
     gammas = grad[..., None] * whole  # (B, N, L + 1): where each γ_n begins
@@ -64,10 +64,6 @@ def marginals(log_conditionals: Tensor, grad: Tensor) -> Tensor:
         rows.append(row)
         later = torch.zeros_like(later).index_add(1, tensors.starts, row)
     return torch.stack(rows[::-1], dim=1)
-
-
-def _tree(log_weights: Tensor) -> Topology:
-    return topology(log_weights.shape[-1].bit_length() - 1)
 
 
 def _masked(log_weights: Tensor, lengths: Tensor) -> Tensor:
@@ -103,6 +99,11 @@ def _shifted(values: Tensor, segments: Tensor, size: int) -> tuple[Tensor, Tenso
     shifted = values - high.clamp_min(torch.finfo(high.dtype).min)[:, segments]
     total = torch.zeros_like(high).index_add(1, segments, shifted.exp())
     return high, shifted, total.clamp_min(0.5).log()
+
+
+def in_accumulation_dtype(values: Tensor) -> Tensor:
+    """float16 and bfloat16 as float32; float32 and float64 as they are."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
 def topk(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
