@@ -30,6 +30,7 @@ from torch_ctree.trees import paper
 from torch_ctree.trees.likelihood import Backend
 
 DEPTHS, TOKENS, BATCHES = (4, 6, 8, 10), (16, 48, 100), (1, 100)
+SEED = 0
 BUDGET, LEAST, MOST = 1.0, 5, 200  # seconds for a backend in a setting; how many repeats that may become
 
 
@@ -83,7 +84,7 @@ def likelihood_works(
     depth: int, tokens: int, batch: int, device: torch.device
 ) -> dict[str, dict[str, Callable[[], object]]]:
     """Forward alone, without a graph, and forward + backward, for each backend."""
-    generator = torch.Generator(device).manual_seed(0)
+    generator = torch.Generator(device).manual_seed(SEED)
     weights = torch.randn(batch, tokens, (2 << depth) - 1, device=device, generator=generator) - 3
     lengths = torch.full((batch,), tokens, device=device)
     leaf = weights.clone().requires_grad_()
@@ -117,7 +118,7 @@ def time_likelihood(device: torch.device, depths: tuple[int, ...], budget: float
 
 def time_decoding(device: torch.device, sentences: int = 1000, depth: int = 8) -> dict[str, Any]:
     """Batched argmax of many sentences against the paper's DecodeJoint, one sentence after the other."""
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
     vertices = (2 << depth) - 1
     # Splits near the root, stops further down, and is sure of its words: the best sentences have a few dozen tokens.
     levels = torch.arange(1, vertices + 1, dtype=torch.float64).log2().floor()
@@ -226,6 +227,7 @@ def main() -> None:
         parser.error("--device cuda: torch sees no GPU here; leave it out to measure the CPU")
 
     results = record.circumstances(device, arguments.commit) | {
+        "seed": SEED,
         "imports": time_imports(),
         "likelihood": time_likelihood(
             device, DEPTHS[:2] if arguments.quick else DEPTHS, 0.02 if arguments.quick else BUDGET

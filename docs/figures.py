@@ -7,6 +7,7 @@ all the pictures; its distribution is random, but leans towards that tree.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ Nested = Sequence["Nested"] | str
 FOLDER = Path(__file__).parent / "figures"
 TREE: Nested = [[["an", ["older", "man"]], ["is", "playing"]], [["a", ["video", "game"]], "."]]
 DEPTH = 4
+SEED = 35  # of the example's distribution; chosen so that it has several probable trees
 # Light fills that stay apart for colour-blind readers and carry black text (Paul Tol's "light" scheme).
 COLOURS = ["#77aadd", "#99ddff", "#44bb99", "#bbcc33", "#aaaa00", "#eedd88", "#ee8866", "#ffaabb", "#dddddd"]
 INK, FAINT, ACCENT = "#22272e", "#6b7480", "#b3261e"
@@ -67,7 +69,7 @@ LINE = topology(DEPTH)
 
 def example() -> LatentTree:
     """Random logits, and for each word a bonus at the vertices that overlap its place in the tree."""
-    generator = torch.Generator().manual_seed(35)
+    generator = torch.Generator().manual_seed(SEED)
     leaf_logits = torch.randn(LINE.vertices, generator=generator, dtype=torch.float64)
     token_logits = torch.randn(LINE.vertices, len(WORDS), generator=generator, dtype=torch.float64)
     starts, ends = torch.tensor(LINE.starts), torch.tensor(LINE.ends)
@@ -272,6 +274,19 @@ def k_best(dist: LatentTree) -> None:
     save(figure, "k_best")
 
 
+def numbers(dist: LatentTree) -> None:
+    """What the text says about the example, for a test to compare."""
+    posterior = dist.posterior(torch.arange(len(WORDS)))
+    values = {
+        "log p(x)": round(posterior.log_evidence().item(), 1),
+        "entropy": round(posterior.entropy().item(), 2),
+        "trees": naive.count(DEPTH, len(WORDS)),
+        "entropy if all were equally probable": round(math.log(naive.count(DEPTH, len(WORDS))), 2),
+        "seed": SEED,
+    }
+    (FOLDER / "numbers.json").write_text(json.dumps(values, indent=1) + "\n")
+
+
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with pyplot.rc_context(STYLE):
@@ -281,6 +296,7 @@ def main() -> None:
         table(dist)
         posterior(dist)
         k_best(dist)
+    numbers(dist)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 """What README and docs show is what happens."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from torch_ctree.trees import naive, paper
 
 ROOT = Path(__file__).parent.parent
 NUMBER = r"-?\d+\.\d+"
@@ -33,6 +36,20 @@ def test_the_algorithm_pages_code_runs():
     assert len(code) >= 2
     assert all("assert" in block for block in code)
     run("-c", "\n".join(code))
+
+
+def test_the_algorithm_pages_numbers():
+    text = " ".join((ROOT / "docs" / "algorithm.md").read_text().split())
+    values = json.loads((ROOT / "docs" / "figures" / "numbers.json").read_text())
+    assert f"`log p(x) = −{-values['log p(x)']}`" in text
+    assert f"it is {values['entropy']:.2f} nats" in text
+    assert f"log {values['trees']} = {values['entropy if all were equally probable']}" in text
+    assert f"677 trees, {naive.count(4, 9)} of which have nine leaves" in text
+    assert f"about {naive.count(8, 48) / 1e19:.0f} × 10¹⁹ trees have 48 leaves" in text
+    for depth in (2, 4, 6, 8, 10):
+        V = 2 ** (depth + 1) - 1
+        pairs = len(paper.successive_leaves(depth).successive)
+        assert f"| {depth} | {V:,} | {pairs:,} | {V * V:,} | {2**depth + 1:,} |" in text
 
 
 def test_the_demo_runs():
