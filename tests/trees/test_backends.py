@@ -13,7 +13,7 @@ from torch_ctree.trees import naive
 from torch_ctree.trees.kernels import numba as numba_kernel
 from torch_ctree.trees.topology import topology
 
-from .measure import Recorder
+from ..measure import Recorder
 
 BACKENDS = ["paper", "torch", "numba"]
 backends = pytest.mark.parametrize("backend", BACKENDS)

@@ -11,7 +11,7 @@ from torch_ctree import LatentTree, TokenLogits
 from torch_ctree.trees import naive
 from torch_ctree.trees.topology import topology
 
-from .measure import chi_square_p_value, leaves
+from ..measure import chi_square_p_value, leaves
 
 double = torch.float64
 

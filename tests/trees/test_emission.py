@@ -7,7 +7,7 @@ import torch
 
 from torch_ctree import Derivation, Emission, LatentTree, LinearEmission, TokenLogits
 
-from .measure import Recorder, chi_square_p_value
+from ..measure import Recorder, chi_square_p_value
 
 double = torch.float64
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch_ctree import LatentTree, TreePosterior
 from torch_ctree.trees import naive
 
-from .measure import chi_square_p_value, leaves
+from ..measure import chi_square_p_value, leaves
 from .test_distribution import random_dist
 
 double = torch.float64

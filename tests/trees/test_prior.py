@@ -10,7 +10,7 @@ from torch_ctree import TreePrior
 from torch_ctree.trees import naive
 from torch_ctree.trees.topology import topology
 
-from .measure import chi_square_p_value, leaves, padded
+from ..measure import chi_square_p_value, leaves, padded
 
 double = torch.float64
 

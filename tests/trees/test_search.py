@@ -9,7 +9,7 @@ from torch_ctree import LatentTree
 from torch_ctree.trees import naive, paper, search
 from torch_ctree.trees.search import best_derivation_within
 
-from .measure import leaves
+from ..measure import leaves
 from .test_distribution import leaf_scores, random_dist
 
 

@@ -12,7 +12,7 @@ from torch_ctree.trees.topology import (
     topology,
 )
 
-from .measure import leaves, padded
+from ..measure import leaves, padded
 
 
 @pytest.mark.parametrize("depth", range(6))

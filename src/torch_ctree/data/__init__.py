@@ -1,0 +1,20 @@
+"""From text to batches: the paper's tasks, and your own sentence pairs."""
+
+from torch_ctree.data.batching import Batch as Batch
+from torch_ctree.data.batching import Batches as Batches
+from torch_ctree.data.batching import Encoded as Encoded
+from torch_ctree.data.batching import Encoder as Encoder
+from torch_ctree.data.checking import Lengths as Lengths
+from torch_ctree.data.checking import SetReport as SetReport
+from torch_ctree.data.checking import SideReport as SideReport
+from torch_ctree.data.checking import check as check
+from torch_ctree.data.detokenizing import detokenize as detokenize
+from torch_ctree.data.errors import DataError as DataError
+from torch_ctree.data.loading import TASKS as TASKS
+from torch_ctree.data.loading import load as load
+from torch_ctree.data.pairs import Example as Example
+from torch_ctree.data.pairs import Pairs as Pairs
+from torch_ctree.data.subwords import Subwords as Subwords
+from torch_ctree.data.task import Gold as Gold
+from torch_ctree.data.task import Task as Task
+from torch_ctree.data.vocabulary import Vocabulary as Vocabulary

@@ -1,0 +1,53 @@
+"""Files that are either whole or not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import BinaryIO
+
+from torch_ctree.data.errors import DataError
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to that takes its name only once it is complete; after an error nothing of it is left.
+
+    Missing folders are made. What stood under the name before stays there until the new file is whole and on the disk.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as aside:
+            try:
+                yield aside  # type: ignore[misc]  (a temporary file is a BinaryIO in all but its declared type)
+                aside.flush()
+                os.fsync(aside.fileno())
+                os.chmod(aside.name, 0o666 & ~_umask())
+                os.replace(aside.name, path)
+            except BaseException:
+                os.unlink(aside.name)
+                raise
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write a whole file at once, in UTF-8."""
+    with whole(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def copy(source: Path, path: Path) -> Path:
+    """Copy a file, whole or not at all → the copy."""
+    write(path, source.read_bytes())
+    return path
+
+
+def _umask() -> int:
+    """The permissions a new file does not get; temporary files ignore it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

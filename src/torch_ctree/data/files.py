@@ -1,0 +1,163 @@
+"""Sentence pairs from files: tab-separated, two parallel files, JSON lines; each plain or gzipped.
+
+A file is read once, checked whole, and kept as it is: reading needs a small multiple of the text, whatever the number
+of lines. A bad line is named with its number.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from torch_ctree.data.errors import DataError, bad_line
+from torch_ctree.data.pairs import Integers, Pairs
+
+COLUMNS = ("source", "target")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+CHUNK = 1 << 24
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, unpacked where its name ends in .gz."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    if path.suffix != ".gz":
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: not a whole gzip file ({error}); get it again") from error
+
+
+def read_pairs(path: Path, columns: tuple[str, str] = COLUMNS) -> Pairs:
+    """The pairs of one file: JSON lines where its name says .jsonl, tab-separated otherwise."""
+    if ".jsonl" in path.suffixes[-2:]:
+        return read_jsonl(path, columns)
+    return read_tsv(path)
+
+
+def read_tsv(path: Path) -> Pairs:
+    """One pair a line: the source, one tab, the target."""
+    text = read_bytes(path)
+    starts, ends = lines(text, path)
+    tabs = _positions(text, b"\t")
+    columns = 1 + np.bincount(np.searchsorted(ends, tabs), minlength=len(starts))
+    if (columns != 2).any():
+        line = int(np.argmax(columns != 2))
+        if starts[line] == ends[line]:
+            raise bad_line(path, line + 1, "is empty; delete it, or write a source, a tab and a target")
+        raise bad_line(
+            path,
+            line + 1,
+            f"{_count(columns[line], 'column')}; expected 2, a source and a target with one tab between them",
+        )
+    bounds = np.stack([starts, tabs, tabs + 1, ends], axis=1)
+    for side, name in enumerate(COLUMNS):
+        _no_empty_side(text, bounds[:, 2 * side], bounds[:, 2 * side + 1], path, name)
+    return Pairs(text, text, bounds)
+
+
+def read_parallel(sources: Path, targets: Path) -> Pairs:
+    """Line n of one file belongs to line n of the other."""
+    texts, bounds = [], []
+    for path, name in zip((sources, targets), COLUMNS, strict=True):
+        text = read_bytes(path)
+        starts, ends = lines(text, path)
+        _no_empty_side(text, starts, ends, path, name)
+        texts.append(text)
+        bounds += [starts, ends]
+    if len(bounds[0]) != len(bounds[2]):
+        raise DataError(
+            f"{sources} has {_count(len(bounds[0]), 'line')} and {targets} {len(bounds[2]):,}; "
+            "expected line n of one to belong to line n of the other"
+        )
+    return Pairs(texts[0], texts[1], np.stack(bounds, axis=1))
+
+
+def read_jsonl(path: Path, columns: tuple[str, str] = COLUMNS) -> Pairs:
+    """One JSON object a line, with the source and the target under these two names."""
+    text = read_bytes(path)
+    starts, ends = lines(text, path, whole_last_line=False)  # half an object is bad JSON anyway
+    return Pairs.of(
+        _json_pair(text[a:b], path, n, columns) for n, (a, b) in enumerate(zip(starts, ends, strict=True), 1)
+    )
+
+
+def _json_pair(content: bytes, path: Path, line: int, columns: tuple[str, str]) -> tuple[str, str]:
+    try:
+        row = json.loads(content)
+    except ValueError as error:
+        raise bad_line(path, line, f"not JSON ({error}); expected one object a line") from error
+    if not isinstance(row, dict):
+        raise bad_line(path, line, f"{type(row).__name__}; expected an object with {columns[0]!r} and {columns[1]!r}")
+    for column in columns:
+        if column not in row:
+            named = ", ".join(map(repr, row)) or "nothing"
+            raise bad_line(path, line, f"has no {column!r}; it has {named}. Say which to read with columns")
+        if not isinstance(row[column], str) or not row[column].strip():
+            raise bad_line(path, line, f"{column!r} is {row[column]!r}; expected text")
+    return row[columns[0]], row[columns[1]]
+
+
+def lines(text: bytes, path: Path, whole_last_line: bool = True) -> tuple[Integers, Integers]:
+    """Where each line of UTF-8 text starts and ends, without its line break.
+
+    whole_last_line: whether a last line without a line break is an error: it may have been cut off, and nothing would
+        tell
+    """
+    _check_utf8(text, path)
+    ends = _positions(text, b"\n")
+    if text and not text.endswith(b"\n"):
+        if whole_last_line:
+            message = (
+                "the file ends in the middle of this line; get it again, or, if it is complete, add the last line break"
+            )
+            raise bad_line(path, len(ends) + 1, message)
+        ends = np.append(ends, len(text))
+    if not len(ends):
+        raise DataError(f"{path}: the file is empty; expected a pair a line")
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if text.startswith(BYTE_ORDER_MARK):
+        starts[0] = len(BYTE_ORDER_MARK)
+    if b"\r" in text:  # line breaks of Windows
+        ends = ends - (np.frombuffer(text, np.uint8)[np.maximum(ends - 1, 0)] == ord("\r"))
+    return starts, np.maximum(starts, ends)
+
+
+def _check_utf8(text: bytes, path: Path) -> None:
+    """Decoded a chunk at a time, so that no second copy of the text is held."""
+    start = 0
+    while start < len(text):
+        end = text.find(b"\n", start + CHUNK) + 1 or len(text)
+        try:
+            text[start:end].decode()
+        except UnicodeDecodeError as error:
+            at = start + error.start
+            message = f"byte {text[at]:#04x} is not UTF-8; save the file as UTF-8"
+            raise bad_line(path, text.count(b"\n", 0, at) + 1, message) from None
+        start = end
+
+
+def _positions(text: bytes, byte: bytes) -> Integers:
+    return np.flatnonzero(np.frombuffer(text, np.uint8) == ord(byte))
+
+
+def _no_empty_side(text: bytes, starts: Integers, ends: Integers, path: Path, name: str) -> None:
+    characters = np.frombuffer(text, np.uint8)
+    # Only what is empty or begins like white space (ASCII's, or the first byte of a wider one) is worth a closer look.
+    suspects = np.flatnonzero(
+        (starts == ends) | np.isin(characters[np.minimum(starts, len(text) - 1)], list(b" \t\r\v\f\xc2\xe1\xe2\xe3"))
+    )
+    for line in suspects.tolist():
+        if not text[starts[line] : ends[line]].decode().strip():
+            raise bad_line(path, line + 1, f"the {name} is empty; fill it in, or delete the line")
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

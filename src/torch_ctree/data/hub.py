@@ -1,0 +1,46 @@
+"""Sentence pairs from a data set of the Hugging Face Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch_ctree.data.errors import DataError
+from torch_ctree.data.pairs import Pairs
+
+PREFIX = "hf:"
+NAMES = {"dev": "validation", "val": "validation", "valid": "validation"}
+
+
+def read(name: str, columns: tuple[str, str]) -> dict[str, Pairs]:
+    """The sets of a data set, by name.
+
+    name: ``owner/name``, or ``owner/name:configuration``; a folder on this machine works too
+    columns: where the source and the target are, directly or, as is the habit for translations, in ``translation``
+    """
+    try:
+        import datasets  # noqa: PLC0415  (an optional extra)
+    except ImportError:
+        raise DataError(f"{PREFIX}{name}: needs the datasets library; pip install 'torch-ctree[hub]'") from None
+    path, _, configuration = name.partition(":")
+    try:
+        sets = datasets.load_dataset(path, configuration or None)
+    except Exception as error:  # whatever a download can run into
+        reason = " ".join(str(error).split())
+        raise DataError(f"{PREFIX}{name}: cannot be loaded: {reason or type(error).__name__}") from error
+    if not isinstance(sets, Mapping):
+        raise DataError(f"{PREFIX}{name}: got {type(sets).__name__}; expected a data set with named sets")
+    return {NAMES.get(key, key): Pairs.of(_pairs(name, key, rows, columns)) for key, rows in sets.items()}
+
+
+def _pairs(name: str, key: str, rows: Any, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    for n, row in enumerate(rows, 1):
+        found = row["translation"] if columns[0] not in row and isinstance(row.get("translation"), dict) else row
+        for column in columns:
+            if column not in found:
+                raise DataError(
+                    f"{PREFIX}{name}: no column {column!r}; it has {', '.join(found)}. Say which with columns"
+                )
+            if not isinstance(found[column], str) or not found[column].strip():
+                raise DataError(f"{PREFIX}{name}, {key}, row {n}: {column!r} is {found[column]!r}; expected text")
+        yield found[columns[0]], found[columns[1]]

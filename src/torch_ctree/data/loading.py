@@ -1,0 +1,239 @@
+"""One way to every task: ``load``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from itertools import product
+from pathlib import Path
+
+from torch_ctree.data import hub, multi30k, questions, scan, splitting
+from torch_ctree.data.errors import DataError
+from torch_ctree.data.files import COLUMNS, read_pairs, read_parallel
+from torch_ctree.data.order import permutation
+from torch_ctree.data.pairs import Pairs
+from torch_ctree.data.task import Task
+
+FOLDER = "CTREE_DATA"
+"""The environment variable that names the data folder."""
+
+TASKS = {
+    "scan-simple": "SCAN commands and actions, a random fifth to test on",
+    "scan-length": "SCAN, longer outputs than any trained on",
+    "scan-jump": "SCAN, jump trained on alone, tested within commands",
+    "scan-turn-left": "SCAN, turn left trained on alone, tested within commands",
+    "scan-around-right": "SCAN, around right never trained on, around left is",
+    "scan-jump-around-right": "SCAN, jump around right never trained on",
+    "scan-opposite-right": "SCAN, opposite right never trained on, opposite left is",
+    "scan-right": "SCAN, right never trained on after a verb, left is",
+    "questions": "English questions, of a structure never trained on",
+    "multi30k-de-en": "Multi30k translation from German (downloaded)",
+    "multi30k-en-de": "Multi30k translation from English (downloaded)",
+}
+SETS = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
+SUFFIXES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
+TEST, VALIDATION = 0, 1  # so that the two are drawn independently from one seed
+SIDES = ((".source", ".target"), (".src", ".tgt"))
+
+
+def data_folder(root: str | Path | None = None) -> Path:
+    """Where data files are: root; else what CTREE_DATA names; else a folder in the user's cache."""
+    named = root or os.environ.get(FOLDER)
+    if named:
+        return Path(named).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torch-ctree"
+
+
+def _folder_to_read(root: str | Path | None) -> Path:
+    """The data folder, which must be there if somebody named it."""
+    folder = data_folder(root)
+    if _is_named(root) and not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; expected one that holds data files")
+    return folder
+
+
+def _is_named(root: str | Path | None) -> bool:
+    return bool(root or os.environ.get(FOLDER))
+
+
+def load(
+    name: str | Path,
+    root: str | Path | None = None,
+    seed: int = 0,
+    *,
+    hold_out: str | None = None,
+    form: str = "tokenised",
+    validation: str | Path | None = None,
+    test: str | Path | None = None,
+    columns: tuple[str, str] = COLUMNS,
+) -> Task:
+    """A task by name, or your own sentence pairs.
+
+    name: one of ``TASKS``; or a file of pairs, one a line: ``pairs.tsv`` (source, tab, target) or ``pairs.jsonl``; or
+        two parallel files, ``text.de,text.en``; or a folder with ``train``, ``validation`` and ``test`` in one of these
+        forms (parallel files then end in .source and .target); or ``hf:owner/name``, a data set of the Hugging Face Hub
+    root: the folder with data files that are not made here (Multi30k) or have an official version (``SCAN/``,
+        ``question/``); by default the folder named by the environment variable CTREE_DATA, or else a cache
+    seed: of whatever is random: the pairs that are made or the way they are divided
+    hold_out: what to validate on, in place of the task's own way: ``"random"``, a tenth of the training rows;
+        ``"longest"``, those with the longest targets; ``"combination"``, on SCAN, all with one pair of modifier and
+        repetition that the seed chooses; or words such as ``"around thrice"``, all that have a phrase with these words
+    form: of Multi30k: ``"tokenised"`` (and lower-cased, blanks between words) or ``"raw"``
+    validation: a file of your own pairs to validate on; by default a tenth is taken from the rest
+    test: a file of your own pairs to test on; by default a tenth is taken from the rest
+    columns: the names of source and target in JSON lines and Hub data sets
+
+    ``train`` and ``validation`` together are the official training set, or, for tasks that have one, ``validation`` is
+    the official development set.
+    """
+    name = str(name)
+    if seed < 0:
+        raise DataError(f"seed: got {seed}; expected 0 or more")
+    built_in = name in TASKS
+    if built_in and (validation or test):
+        raise DataError(f"{name}: has sets of its own; validation and test files are for your own pairs")
+    if name.startswith("scan-"):
+        if built_in:
+            return _scan(name, _folder_to_read(root), seed, hold_out or "random")
+    elif name == "questions":
+        return _held_out(_questions(_folder_to_read(root), seed), hold_out, seed)
+    elif built_in:
+        return _held_out(_multi30k(name, root, form), hold_out, seed)
+    return _own(name, seed, hold_out, {"validation": validation, "test": test}, columns)
+
+
+def _scan(name: str, root: Path, seed: int, hold_out: str) -> Task:
+    split = name.removeprefix("scan-")
+    if split != "simple":
+        (train, test), origin = scan.by_rule(split), "made from the grammar; the official split"
+    elif official := scan.official_simple(_inside(root, "SCAN", "simple_split")):
+        (train, test), origin = official, f"the official random split in {_inside(root, 'SCAN', 'simple_split')}"
+    else:
+        (train, test), origin = scan.simple(seed), f"made from the grammar; a random split of our own, seed {seed}"
+    if hold_out == "combination":
+        hold_out = _combination(train, seed)
+    task = Task(name, {"train": train, "validation": train[:0], "test": test}, origin, scan.gold)
+    return _held_out(task, hold_out, seed, scan.phrases)
+
+
+def _combination(train: Pairs, seed: int) -> str:
+    """A modifier and a repetition that training has together in a phrase."""
+    phrases = {phrase for pair in train for phrase in scan.phrases(pair.source)}
+    pairs = product(scan.MODIFIERS, scan.REPETITIONS)
+    known = [words for words in pairs if any(set(words) <= set(phrase.split()) for phrase in phrases)]
+    return " ".join(known[permutation(len(known), seed)[0]])
+
+
+def _questions(root: Path, seed: int) -> Task:
+    folder = _inside(root, "question", questions.FILES["test"])
+    official = questions.official(folder)
+    made = [name for name in questions.SIZES if name not in official]
+    parts = [f"{', '.join(made)} made from the grammar, seed {seed}"] if made else []
+    parts += [f"{', '.join(official)} from the official files in {folder}"] if official else []
+    return Task("questions", questions.generate(seed, given=official), "; ".join(parts), questions.gold)
+
+
+def _multi30k(name: str, root: str | Path | None, form: str) -> Task:
+    source, target = name.split("-")[1:]
+    folder = _folder_to_read(root)
+    if not _is_named(root):
+        multi30k.prepare(folder, forms=[form])
+    sets = multi30k.read(source, target, form, folder)
+    return Task(name, sets, f"the {form} files in {folder}", languages=(source, target))
+
+
+def _inside(root: Path, folder: str, content: str) -> Path:
+    """The folder with a task's files: the one of its name in root, or root itself where that holds them."""
+    return root if (root / content).exists() else root / folder
+
+
+# Your own pairs.
+
+
+def _own(
+    name: str, seed: int, hold_out: str | None, files: dict[str, str | Path | None], columns: tuple[str, str]
+) -> Task:
+    sets, origin = _sets(name, columns), name
+    for key, file in files.items():
+        if file is not None:
+            sets[key] = _file(str(file), columns)
+    if "train" not in sets:
+        raise DataError(f"{name}: no training set; it has {', '.join(sets) or 'nothing'}")
+    if "test" not in sets:
+        sets["train"], sets["test"] = splitting.random_sources(_enough(sets["train"], name), seed, TEST)
+        origin += f"; a tenth to test on, seed {seed}"
+    if "validation" not in sets:
+        hold_out = hold_out or "random"
+        sets["validation"] = sets["train"][:0]
+    order = [*SETS, *(key for key in sets if key not in SETS)]
+    return _held_out(Task(name, {key: sets[key] for key in order}, origin), hold_out, seed, by_source=True)
+
+
+def _enough(pairs: Pairs, name: str) -> Pairs:
+    if len(pairs) < 3:
+        raise DataError(f"{name}: {len(pairs)} pairs; expected 3 at least, to train, validate and test on")
+    return pairs
+
+
+def _sets(name: str, columns: tuple[str, str]) -> dict[str, Pairs]:
+    if name.startswith(hub.PREFIX):
+        return hub.read(name.removeprefix(hub.PREFIX), columns)
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        return {"train": _file(name, columns)}
+    found = {key: _in_folder(folder, stems) for key, stems in SETS.items()}
+    return {key: _file(file, columns) for key, file in found.items() if file is not None}
+
+
+def _in_folder(folder: Path, stems: Sequence[str]) -> str | None:
+    """The file, or two parallel ones, for a set; named as in ``load``."""
+    single = [folder / f"{stem}{suffix}" for stem in stems for suffix in SUFFIXES]
+    double = [(folder / f"{stem}{a}", folder / f"{stem}{b}") for stem in stems for a, b in SIDES]
+    found = [str(file) for file in single if file.exists()]
+    found += [f"{a},{b}" for a, b in double if a.exists() or b.exists()]
+    if len(found) > 1:
+        raise DataError(f"{folder}: {' and '.join(found)} are both there; expected one")
+    return found[0] if found else None
+
+
+def _file(name: str, columns: tuple[str, str]) -> Pairs:
+    path = Path(name).expanduser()
+    if "," in name and not path.exists():
+        sides = name.split(",")
+        if len(sides) != 2:
+            raise DataError(f"{name}: {len(sides)} files; expected two parallel ones, with one comma between them")
+        return read_parallel(Path(sides[0]).expanduser(), Path(sides[1]).expanduser())
+    if not path.exists():
+        near = get_close_matches(name, TASKS, n=1)
+        hint = f"did you mean {near[0]}?" if near else "see 'ctree data list' for the tasks"
+        raise DataError(f"{name}: no such task or file; {hint}")
+    return read_pairs(path, columns)
+
+
+# Validation.
+
+
+def _whole(source: str) -> Sequence[str]:
+    return [source]
+
+
+def _held_out(
+    task: Task,
+    how: str | None,
+    seed: int,
+    phrases: Callable[[str], Sequence[str]] = _whole,
+    by_source: bool = False,
+) -> Task:
+    """The task with a validation set taken from its training set, in one of the ways of ``load``."""
+    if how is None:
+        return task
+    if how == "random":
+        divide = splitting.random_sources if by_source else splitting.random_rows
+        train, validation = divide(task.train, seed, VALIDATION)
+    elif how == "longest":
+        train, validation = splitting.longest_targets(task.train)
+    else:
+        train, validation = splitting.with_words(task.train, how.split(), phrases)
+    splits = {**task.splits, "train": train, "validation": validation}
+    return Task(task.name, splits, f"{task.origin}; validation: {how}, seed {seed}", task.gold, task.languages)

@@ -1,0 +1,77 @@
+"""Pairs of sentences as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+
+class Example(NamedTuple):
+    """A source sentence and its target, as text."""
+
+    source: str
+    target: str
+
+
+class Pairs(Sequence[Example]):
+    """Many examples in little memory: two blocks of UTF-8 text, and 32 bytes a pair that say where it is.
+
+    Reads as a sequence of ``Example``; slices and ``take`` share the text.
+
+    >>> pairs = Pairs.of([("jump twice", "JUMP JUMP"), ("walk", "WALK")])
+    >>> len(pairs), pairs[1]
+    (2, Example(source='walk', target='WALK'))
+    """
+
+    def __init__(self, source_text: bytes, target_text: bytes, bounds: Integers) -> None:
+        """bounds: (n, 4), for each pair where its source starts and ends in source_text, its target in target_text."""
+        self._source_text = source_text
+        self._target_text = target_text
+        self._bounds = bounds
+
+    @classmethod
+    def of(cls, examples: Iterable[tuple[str, str]]) -> Pairs:
+        """Pairs from (source, target) strings."""
+        encoded = [(source.encode(), target.encode()) for source, target in examples]
+        bounds = np.zeros((len(encoded), 4), np.int64)
+        for side in (0, 1):
+            ends = np.cumsum([len(pair[side]) for pair in encoded], dtype=np.int64)
+            bounds[:, 2 * side + 1] = ends
+            bounds[1:, 2 * side] = ends[:-1]
+        return cls(b"".join(s for s, _ in encoded), b"".join(t for _, t in encoded), bounds)
+
+    def __len__(self) -> int:
+        """How many pairs."""
+        return len(self._bounds)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> Pairs: ...
+    def __getitem__(self, index: int | slice) -> Example | Pairs:
+        """One example, or the pairs of a slice."""
+        if isinstance(index, slice):
+            return Pairs(self._source_text, self._target_text, self._bounds[index])
+        return self._example(*self._bounds[index].tolist())
+
+    def __iter__(self) -> Iterator[Example]:
+        """Every example in turn."""
+        for start in range(0, len(self), 4096):  # a few rows at a time as Python numbers
+            for row in self._bounds[start : start + 4096].tolist():
+                yield self._example(*row)
+
+    def __repr__(self) -> str:
+        """The number of pairs and the first one."""
+        return f"<{len(self):,} pairs{f': {self[0]}, …' if len(self) else ''}>"
+
+    def take(self, rows: Integers | Sequence[int]) -> Pairs:
+        """The pairs at these row numbers, in this order; a row may come more than once."""
+        return Pairs(self._source_text, self._target_text, self._bounds[np.asarray(rows, dtype=np.int64)])
+
+    def _example(self, s0: int, s1: int, t0: int, t1: int) -> Example:
+        return Example(self._source_text[s0:s1].decode(), self._target_text[t0:t1].decode())

@@ -1,0 +1,59 @@
+"""Dividing pairs into sets: at random, or so that what is held out is a new combination or longer than the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from torch_ctree.data.errors import DataError
+from torch_ctree.data.order import permutation
+from torch_ctree.data.pairs import Integers, Pairs
+
+SHARE = 0.1  # of the pairs that are held out
+
+
+def random_rows(pairs: Pairs, *key: int, share: float = SHARE) -> tuple[Pairs, Pairs]:
+    """The rest and a random share of the rows, which the key decides."""
+    held = np.zeros(len(pairs), bool)
+    held[permutation(len(pairs), *key)[: max(1, round(share * len(pairs)))]] = True
+    return _divide(pairs, held, "random")
+
+
+def random_sources(pairs: Pairs, *key: int, share: float = SHARE) -> tuple[Pairs, Pairs]:
+    """The rest and the rows of a random share of the sources, so that no source is on both sides."""
+    numbers: dict[str, int] = {}
+    owner = np.fromiter((numbers.setdefault(pair.source, len(numbers)) for pair in pairs), np.int64, len(pairs))
+    chosen = np.zeros(len(numbers), bool)
+    chosen[permutation(len(numbers), *key)[: max(1, round(share * len(numbers)))]] = True
+    return _divide(pairs, chosen[owner], "random")
+
+
+def longest_targets(pairs: Pairs, share: float = SHARE) -> tuple[Pairs, Pairs]:
+    """The rest and the rows with the longest targets: at most a share of them, by a limit that no length straddles."""
+    lengths = np.fromiter((len(pair.target.split()) for pair in pairs), np.int64, len(pairs))
+    limit = np.sort(lengths)[len(pairs) - 1 - int(share * len(pairs))]
+    return _divide(pairs, lengths > limit, "longest")
+
+
+def with_words(pairs: Pairs, words: Sequence[str], phrases: Callable[[str], Sequence[str]]) -> tuple[Pairs, Pairs]:
+    """The rest and the rows with a phrase that has all these words: a combination that the rest never shows.
+
+    phrases: a source → its phrases
+    """
+    wanted = set(words)
+    held = (any(wanted <= set(phrase.split()) for phrase in phrases(pair.source)) for pair in pairs)
+    return _divide(pairs, np.fromiter(held, bool, len(pairs)), " ".join(words))
+
+
+def _divide(pairs: Pairs, held: np.ndarray, how: str) -> tuple[Pairs, Pairs]:
+    if held.all() or not held.any():
+        raise DataError(
+            f"holding out {how!r} leaves {int((~held).sum()):,} of {len(pairs):,} pairs to train on "
+            f"and holds {int(held.sum()):,} out; expected some of each"
+        )
+    return pairs.take(_rows(~held)), pairs.take(_rows(held))
+
+
+def _rows(mask: np.ndarray) -> Integers:
+    return np.flatnonzero(mask)

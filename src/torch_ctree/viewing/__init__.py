@@ -1,0 +1,3 @@
+"""Trees and results to look at."""
+
+from torch_ctree.viewing.terminal import draw as draw

@@ -1,0 +1,285 @@
+import json
+from collections import Counter
+
+import pytest
+
+from torch_ctree import data
+from torch_ctree.data import DataError, Pairs, loading, multi30k, questions, scan
+
+from .test_multi30k import put, tiny
+
+__all__ = ["tiny"]  # a fixture
+
+ROWS = [(f"source {n}", f"target {n}") for n in range(40)]
+
+
+def write(path, rows=ROWS):
+    path.write_text("".join(f"{s}\t{t}\n" for s, t in rows))
+    return path
+
+
+def sizes(task):
+    return {name: len(pairs) for name, pairs in task.splits.items()}
+
+
+def message(*arguments, **options) -> str:
+    with pytest.raises(DataError) as caught:
+        data.load(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# SCAN.
+
+
+@pytest.mark.parametrize("split", [*scan.SPLITS])
+def test_scan_train_and_validation_are_the_official_training_set(split):
+    task = data.load(f"scan-{split}")
+    train, test = scan.by_rule(split)
+    assert Counter(task.train) + Counter(task.validation) == Counter(train)
+    assert Counter(task.test) == Counter(test)
+    assert len(task.validation) == round(0.1 * len(train))
+    assert list(task.splits) == ["train", "validation", "test"]
+    assert task.gold is scan.gold
+
+
+def test_the_seed_decides_the_validation_rows():
+    first, again, other = (data.load("scan-length", seed=seed) for seed in (1, 1, 2))
+    assert list(first.validation) == list(again.validation) != list(other.validation)
+    assert list(first.test) == list(other.test)
+
+
+def test_simple_by_seed_and_from_the_official_files(tmp_path):
+    task = data.load("scan-simple", seed=5)
+    assert sizes(task) == {"train": 15_055, "validation": 1_673, "test": 4_182}
+    assert Counter([*task.train, *task.validation, *task.test]) == Counter(scan.everything())
+    assert "seed 5" in task.origin
+    train, test = scan.simple(11)
+    for folder in (tmp_path, tmp_path / "SCAN"):
+        for name, pairs in ((scan.SIMPLE_TRAIN, train), (scan.SIMPLE_TEST, test)):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("".join(f"IN: {p.source} OUT: {p.target}\n" for p in pairs))
+    for root in (tmp_path, tmp_path / "SCAN"):
+        given = data.load("scan-simple", root, seed=5)
+        assert list(given.test) == list(test)
+        assert "official" in given.origin
+
+
+def phrases_with(pairs, *words):
+    found = {phrase for pair in pairs for phrase in scan.phrases(pair.source)}
+    return [phrase for phrase in found if set(words) <= set(phrase.split())]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("split", ["simple", "length", "jump"])
+def test_a_combination_is_held_out(split, seed):
+    task = data.load(f"scan-{split}", seed=seed, hold_out="combination")
+    held = [words for words in scan_combinations() if not phrases_with(task.train, *words)]
+    assert len(held) == 1
+    assert all(phrases_with([pair], *held[0]) for pair in task.validation)
+    for word in held[0]:  # each of the two is still trained on
+        assert phrases_with(task.train, word)
+
+
+def scan_combinations():
+    return [(modifier, times) for modifier in scan.MODIFIERS for times in scan.REPETITIONS]
+
+
+def test_seeds_choose_among_the_combinations():
+    seen = {
+        data.load("scan-length", seed=seed, hold_out="combination").origin.split("validation: ")[1]
+        for seed in range(20)
+    }
+    assert {text.split(",")[0] for text in seen} == {" ".join(words) for words in scan_combinations()}
+
+
+def test_words_are_held_out():
+    task = data.load("scan-length", hold_out="jump opposite thrice")
+    assert not phrases_with(task.train, "jump", "opposite", "thrice")
+    assert phrases_with(task.train, "walk", "opposite", "thrice")
+    assert Counter(task.train) + Counter(task.validation) == Counter(scan.by_rule("length")[0])
+
+
+def test_the_longest_are_held_out():
+    task = data.load("scan-length", hold_out="longest")
+    assert max(len(p.target.split()) for p in task.train) < min(len(p.target.split()) for p in task.validation)
+    assert 0 < len(task.validation) <= 1699
+
+
+def test_words_that_never_come():
+    assert message("scan-length", hold_out="sideways").startswith("holding out 'sideways' leaves 16,990")
+
+
+# Questions.
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Question formation in small."""
+    small = {"train": 300, "validation": 20, "test": 30, "gen": 40}
+    generate = questions.generate
+    monkeypatch.setattr(questions, "generate", lambda seed, given: generate(seed, small, given))
+    return small
+
+
+def test_questions(few):
+    task = data.load("questions", seed=3)
+    assert sizes(task) == few
+    assert task.gen is task.splits["gen"]
+    assert task.gold is questions.gold
+    assert task.origin == "train, validation, test, gen made from the grammar, seed 3"
+    assert list(task.train) == list(data.load("questions", seed=3).train) != list(data.load("questions", seed=4).train)
+
+
+def test_full_size_questions_and_the_official_files(official):
+    task = data.load("questions", official)
+    assert sizes(task) == questions.SIZES
+    given = questions.official(official / "question")
+    assert list(task.gen) == list(given["gen"])
+    taken = {example.source for pairs in given.values() for example in pairs}
+    assert not any(example.source in taken for example in task.train)
+
+
+def test_official_questions_are_used(few, tmp_path):
+    other = questions.generate(9, {})
+    (tmp_path / "question").mkdir()
+    write(tmp_path / "question" / "question.test", other["test"])
+    for root in (tmp_path, tmp_path / "question"):
+        task = data.load("questions", root)
+        assert list(task.test) == list(other["test"])
+        assert not {p.source for p in task.test} & {p.source for p in task.train}
+        assert "test from the official files in" in task.origin
+
+
+def test_only_questions_have_a_generalisation_set():
+    with pytest.raises(AttributeError, match="scan-jump has no generalisation set; it has train, validation, test"):
+        _ = data.load("scan-jump").gen
+
+
+# Multi30k.
+
+
+def test_multi30k_from_a_folder(tiny, tmp_path):
+    put(tmp_path / "multi30k")
+    task = data.load("multi30k-de-en", tmp_path)
+    assert task.train[0] == ("ein hund .", "a dog .")
+    assert task.languages == ("de", "en")
+    assert list(task.splits) == ["train", "validation", "test", "test_2017"]
+    assert data.load("multi30k-en-de", tmp_path, form="raw").train[0] == ("A dog.", "Ein Hund.")
+
+
+def test_multi30k_by_the_environment(tiny, tmp_path, monkeypatch):
+    put(tmp_path / "multi30k")
+    monkeypatch.setenv("CTREE_DATA", str(tmp_path))
+    assert len(data.load("multi30k-de-en").train) == 3
+
+
+def test_multi30k_without_files(tiny, tmp_path, monkeypatch):
+    said = message("multi30k-de-en", tmp_path)
+    assert "is missing; `ctree data prepare multi30k` downloads it" in said
+    monkeypatch.setattr(multi30k, "URL", "http://127.0.0.1:9/")
+    assert "`ctree data prepare multi30k --from FOLDER` takes local copies" in message("multi30k-de-en")
+
+
+def test_multi30k_in_a_form_it_does_not_have(tmp_path):
+    assert "got form 'cooked'; expected 'raw' or 'tokenised'" in message("multi30k-de-en", tmp_path, form="cooked")
+    assert "got form 'cooked'; expected 'raw' or 'tokenised'" in message("multi30k-de-en", form="cooked")
+
+
+# Your own pairs.
+
+
+def test_one_file_is_divided_by_seed(tmp_path):
+    path = write(tmp_path / "pairs.tsv")
+    task = data.load(path, seed=2)
+    assert sizes(task) == {"train": 32, "validation": 4, "test": 4}
+    assert sorted([*task.train, *task.validation, *task.test]) == sorted(ROWS)
+    assert list(task.test) == list(data.load(str(path), seed=2).test) != list(data.load(path, seed=3).test)
+    assert task.gold is None
+
+
+def test_one_source_is_never_in_two_sets(tmp_path):
+    rows = [(f"source {n % 13}", f"target {n}") for n in range(60)]
+    task = data.load(write(tmp_path / "pairs.tsv", rows))
+    sets = [{pair.source for pair in pairs} for pairs in task.splits.values()]
+    assert sum(map(len, sets)) == len(set.union(*sets)) == 13
+
+
+def test_sets_given_as_files(tmp_path):
+    path, dev, test = (
+        write(tmp_path / name, rows) for name, rows in [("a.tsv", ROWS), ("b.tsv", ROWS[:3]), ("c.tsv", ROWS[:2])]
+    )
+    assert sizes(data.load(path, validation=dev, test=test)) == {"train": 40, "validation": 3, "test": 2}
+    assert sizes(data.load(path, validation=dev)) == {"train": 36, "validation": 3, "test": 4}
+    assert sizes(data.load(path, test=test)) == {"train": 36, "validation": 4, "test": 2}
+    assert sizes(data.load(path, test=test, validation=dev, hold_out="random"))["train"] == 36
+
+
+def test_parallel_files(tmp_path):
+    for side, name in enumerate(("text.de", "text.en")):
+        (tmp_path / name).write_text("".join(f"{row[side]}\n" for row in ROWS))
+    task = data.load(f"{tmp_path}/text.de,{tmp_path}/text.en")
+    assert sorted([*task.train, *task.validation, *task.test]) == sorted(ROWS)
+    assert "expected two parallel ones" in message("a,b,c")
+
+
+def test_json_lines_with_columns_of_other_names(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"q": s, "a": t}) + "\n" for s, t in ROWS))
+    assert len(data.load(path, columns=("q", "a")).train) == 32
+    assert "line 1: has no 'source'; it has 'q', 'a'" in message(path)
+
+
+@pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
+def test_a_folder(tmp_path, name):
+    write(tmp_path / "train.tsv")
+    write(tmp_path / f"{name}.tsv", ROWS[:5])
+    for side, suffix in enumerate(("src", "tgt")):
+        (tmp_path / f"test.{suffix}").write_text("".join(f"{row[side]}\n" for row in ROWS[:6]))
+    task = data.load(tmp_path)
+    assert sizes(task) == {"train": 40, "validation": 5, "test": 6}
+    assert list(task.test) == ROWS[:6]
+
+
+def test_a_folder_that_is_not_clear(tmp_path):
+    assert "no training set; it has nothing" in message(tmp_path)
+    write(tmp_path / "train.tsv")
+    (tmp_path / "train.jsonl").write_text('{"source": "a", "target": "b"}')
+    assert "are both there; expected one" in message(tmp_path)
+    (tmp_path / "train.jsonl").unlink()
+    (tmp_path / "test.source").write_text("a\n")
+    assert "test.target: cannot be read" in message(tmp_path)
+
+
+def test_too_few_to_divide(tmp_path):
+    assert "2 pairs; expected 3 at least" in message(write(tmp_path / "pairs.tsv", ROWS[:2]))
+    assert sizes(data.load(write(tmp_path / "pairs.tsv", ROWS[:3]))) == {"train": 1, "validation": 1, "test": 1}
+    assert "'random' leaves 0 of 3" in message(
+        write(tmp_path / "pairs.tsv", [("same", "x"), ("same", "y"), ("same", "z")])
+    )
+
+
+def test_names_that_are_not_there(tmp_path):
+    assert message("scan-lenght") == "scan-lenght: no such task or file; did you mean scan-length?"
+    assert message("nothing.tsv") == "nothing.tsv: no such task or file; see 'ctree data list' for the tasks"
+    assert "no such folder" in message("scan-simple", tmp_path / "none")
+    assert "no such folder" in message("questions", tmp_path / "none")
+    assert "validation and test files are for your own pairs" in message("scan-jump", test="pairs.tsv")
+    assert message("scan-jump", seed=-1) == "seed: got -1; expected 0 or more"
+
+
+def test_every_task_has_a_line():
+    assert list(data.TASKS) == [
+        *(f"scan-{name}" for name in ("simple", "length", "jump", "turn-left")),
+        *(f"scan-{name}" for name in ("around-right", "jump-around-right", "opposite-right", "right")),
+        *("questions", "multi30k-de-en", "multi30k-en-de"),
+    ]
+
+
+def test_where_data_are(monkeypatch, tmp_path):
+    assert loading.data_folder("~/x").is_absolute()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert loading.data_folder() == tmp_path / "torch-ctree"
+    monkeypatch.setenv("CTREE_DATA", "/elsewhere")
+    assert str(loading.data_folder()) == "/elsewhere"
+    assert isinstance(data.load("scan-jump", tmp_path).train, Pairs)
