@@ -26,6 +26,7 @@ from rich.progress import track
 from rich.table import Table
 
 from torch_ctree import LatentTree, tree_log_likelihood
+from torch_ctree.data.disk import write
 from torch_ctree.trees import paper
 from torch_ctree.trees.likelihood import Backend
 
@@ -237,8 +238,8 @@ def main() -> None:
     show(results)
     if not arguments.quick:
         path = record.ROOT / "benchmarks" / "results" / f"inference-{device.type}.json"
-        record.write(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-        record.write(path.with_suffix(".md"), markdown(results))
+        write(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        write(path.with_suffix(".md"), markdown(results))
         print(f"written to {path.relative_to(record.ROOT)} and .md")
 
 

@@ -50,11 +50,3 @@ def hardware(device: torch.device) -> str:
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{models[0] if models else platform.processor()}, {torch.get_num_threads()} threads"
-
-
-def write(path: Path, text: str) -> None:
-    """Written aside and renamed, so that an interrupted run leaves the last results whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".tmp")
-    aside.write_text(text)
-    aside.replace(path)

@@ -67,4 +67,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(130) from None
     except BrokenPipeError:  # whoever was reading has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
+        raise SystemExit(1) from None

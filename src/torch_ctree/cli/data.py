@@ -72,7 +72,7 @@ def _show_arguments(parser: ArgumentParser) -> None:
 
 
 def _prepare_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("name", type=str, help="multi30k; scan or questions with --from")
+    parser.add_argument("name", type=str, help="multi30k; or scan or questions, with --from")
     parser.add_argument("--from", type=Path | None, help="a folder with the files, in place of a download")
     parser.add_argument("--root", type=Path | None, help="the folder to put them in (else $CTREE_DATA, else a cache)")
 
@@ -87,28 +87,32 @@ def list_tasks(_: Any) -> None:
         table.add_row(name, about)
     console = _console()
     console.print(table)
-    console.print(f"\nThe data folder is {data_folder()} ($CTREE_DATA or --root names another).", soft_wrap=True)
+    place = f"\nThe data folder is {data_folder()} ($CTREE_DATA or --root names another)."
+    console.print(place, markup=False, soft_wrap=True)
 
 
 def show(given: Any) -> None:
     """Show rows of a task, with their gold trees where the task has them."""
+    if given.n < 1:
+        raise data.DataError(f"n: got {given.n}; expected 1 or more")
     task = _load(given)
     if given.set not in task.splits:
         raise data.DataError(f"{task.name} has no set {given.set!r}; it has {', '.join(task.splits)}")
     pairs = task.splits[given.set]
     console = _console()
-    console.print(f"[bold]{task.name}[/] {given.set}: {len(pairs):,} pairs ({task.origin})", soft_wrap=True)
+    about = f"{task.name} {given.set}: {len(pairs):,} pairs ({task.origin})"
+    console.print(about, style="bold", markup=False, soft_wrap=True)
     for n in permutation(len(pairs), given.seed)[: given.n].tolist():
         _show_example(console, n, pairs[n], task)
 
 
 def _show_example(console: Console, n: int, example: data.Example, task: data.Task) -> None:
-    console.print(f"\n[dim]{n + 1}[/]", highlight=False)
+    console.print(f"\n{n + 1}", style="dim")
     trees = task.gold(example) if task.gold else (None, None)
     for text, tree, style in zip(example, trees, ("cyan", "green"), strict=True):
-        console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        console.print(text, style=style, markup=False, soft_wrap=True)
         if tree is not None:
-            console.print(_drawn(tree, console.width), markup=False, highlight=False, soft_wrap=True)
+            console.print(_drawn(tree, console.width), markup=False, soft_wrap=True)
 
 
 def _drawn(tree: Tree, width: int) -> str:
@@ -119,22 +123,24 @@ def _drawn(tree: Tree, width: int) -> str:
 
 def prepare(given: Any) -> None:
     """Put a task's files into the data folder: downloaded, or copied with --from."""
-    if given.name not in PREPARED:
+    name = given.name.partition("-")[0]  # scan-simple is scan
+    if name not in PREPARED:
         raise data.DataError(f"{given.name}: nothing to prepare; expected one of {', '.join(PREPARED)}")
-    files = PREPARED[given.name](data_folder(given.root), given["from"])
     folder = data_folder(given.root)
-    _console().print(f"{len(files)} files of {given.name} are in {folder}", soft_wrap=True)
+    files = PREPARED[name](folder, given["from"])
+    _console().print(f"{len(files)} files of {name} are in {folder}", markup=False, soft_wrap=True)
 
 
 def check(given: Any) -> None:
     """Check a task or your own pairs: sizes, lengths, unknown words, repetitions, leaks, the depth a tree needs."""
-    task = _load(given)
     console = _console()
+    with console.status("reading"):
+        task = _load(given)
     with console.status("counting"):
         reports = data.check(task)
     console.print(_check_table(reports))
     for line in _remarks(reports):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _check_table(reports: dict[str, data.SetReport]) -> Table:

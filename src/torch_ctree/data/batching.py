@@ -80,7 +80,7 @@ class Encoded:
     @classmethod
     def of(cls, pairs: Pairs, source: Encoder, target: Encoder) -> Encoded:
         """Encode both sides of the pairs."""
-        return cls(Side.encode((p.source for p in pairs), source), Side.encode((p.target for p in pairs), target))
+        return cls(Side.encode(pairs.sources(), source), Side.encode(pairs.targets(), target))
 
     def __len__(self) -> int:
         """How many pairs."""
@@ -157,7 +157,7 @@ class Batches:
     >>> words = Vocabulary.build(text for pair in pairs for text in pair)
     >>> batches = Batches(Encoded.of(pairs, words, words), batch_size=2, shuffle=False)
     >>> [batch.target.tolist() for batch in batches.epoch(0)]
-    [[[0, 0], [3, 0]], [[0]]]
+    [[[0, 0], [2, 0]], [[0]]]
     """
 
     def __init__(

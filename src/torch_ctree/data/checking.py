@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-
-import numpy as np
 
 from torch_ctree.data.pairs import Pairs
 from torch_ctree.data.task import Task
@@ -48,40 +47,36 @@ class SetReport:
 
 def check(task: Task) -> dict[str, SetReport]:
     """A report on every set of a task."""
-    known = [_words(pair[side] for pair in task.train).keys() for side in (0, 1)]
-    trained = {pair.source for pair in task.train}
+    known = [_counted(texts)[0].keys() for texts in (task.train.sources(), task.train.targets())]
+    trained = set(task.train.sources())
     return {
         name: SetReport(
             pairs=len(pairs),
-            source=_side((pair.source for pair in pairs), known[0]),
-            target=_side((pair.target for pair in pairs), known[1]),
-            in_train=0 if name == "train" else sum(pair.source in trained for pair in pairs),
+            source=_side(pairs.sources(), known[0]),
+            target=_side(pairs.targets(), known[1]),
+            in_train=0 if name == "train" else sum(source in trained for source in pairs.sources()),
             **_repetitions(pairs),
         )
         for name, pairs in task.splits.items()
     }
 
 
-def _words(texts: Iterable[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
+def _counted(texts: Iterable[str]) -> tuple[Counter[str], list[int]]:
+    """How often each word comes, and how many words each text has."""
+    counts: Counter[str] = Counter()
+    lengths = []
     for text in texts:
-        for word in text.split():
-            counts[word] = counts.get(word, 0) + 1
-    return counts
+        words = text.split()
+        counts.update(words)
+        lengths.append(len(words))
+    return counts, lengths
 
 
-def _side(texts: Iterable[str], known: Iterable[str]) -> SideReport:
-    lengths: list[int] = []
-
-    def measured() -> Iterable[str]:
-        for text in texts:
-            lengths.append(len(text.split()))
-            yield text
-
-    counts = _words(measured())
-    known, total = set(known), sum(counts.values())
+def _side(texts: Iterable[str], known: Collection[str]) -> SideReport:
+    counts, lengths = _counted(texts)
+    total = counts.total()
     strangers = sum(count for word, count in counts.items() if word not in known)
-    sizes = Lengths(min(lengths), float(np.mean(lengths)), max(lengths)) if lengths else Lengths(0, 0.0, 0)
+    sizes = Lengths(min(lengths), total / len(lengths), max(lengths)) if lengths else Lengths(0, 0.0, 0)
     return SideReport(sizes, len(counts), strangers / total if total else 0.0)
 
 

@@ -30,7 +30,8 @@ def read(name: str, columns: tuple[str, str]) -> dict[str, Pairs]:
         raise DataError(f"{PREFIX}{name}: cannot be loaded: {reason or type(error).__name__}") from error
     if not isinstance(sets, Mapping):
         raise DataError(f"{PREFIX}{name}: got {type(sets).__name__}; expected a data set with named sets")
-    return {NAMES.get(key, key): Pairs.of(_pairs(name, key, rows, columns)) for key, rows in sets.items()}
+    named = {NAMES.get(str(key), str(key)): rows for key, rows in sets.items()}
+    return {key: Pairs.of(_pairs(name, key, rows, columns)) for key, rows in named.items()}
 
 
 def _pairs(name: str, key: str, rows: Any, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:

@@ -61,9 +61,20 @@ class Pairs(Sequence[Example]):
 
     def __iter__(self) -> Iterator[Example]:
         """Every example in turn."""
-        for start in range(0, len(self), 4096):  # a few rows at a time as Python numbers
-            for row in self._bounds[start : start + 4096].tolist():
-                yield self._example(*row)
+        return (self._example(*row) for row in self._rows(0, 4))
+
+    def sources(self) -> Iterator[str]:
+        """Every source in turn."""
+        return (self._source_text[a:b].decode() for a, b in self._rows(0, 2))
+
+    def targets(self) -> Iterator[str]:
+        """Every target in turn."""
+        return (self._target_text[a:b].decode() for a, b in self._rows(2, 4))
+
+    def _rows(self, first: int, last: int) -> Iterator[list[int]]:
+        """These columns of the bounds, a few rows at a time as Python numbers."""
+        for start in range(0, len(self), 4096):
+            yield from self._bounds[start : start + 4096, first:last].tolist()
 
     def __repr__(self) -> str:
         """The number of pairs and the first one."""

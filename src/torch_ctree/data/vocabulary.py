@@ -46,7 +46,9 @@ class Vocabulary(Sequence[str]):
         min_count: words that come less often are left out, and then ``unknown`` must stand for them
         unknown: the word that stands for all others, such as ``"<unk>"``; it is added where it is not there
         """
-        counts = Counter(word for text in texts for word in text.split())
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(text.split())
         words = [
             word for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if count >= min_count
         ]
@@ -55,7 +57,7 @@ class Vocabulary(Sequence[str]):
                 f"min_count: {min_count} leaves {len(counts) - len(words):,} of {len(counts):,} words out; "
                 f"expected 1, or unknown={UNKNOWN!r} to stand for them"
             )
-        if unknown is not None and unknown not in counts:
+        if unknown is not None and unknown not in words:
             words.insert(0, unknown)
         return cls(words, unknown)
 

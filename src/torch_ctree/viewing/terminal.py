@@ -23,9 +23,9 @@ def draw(tree: Tree | str) -> str:
     >>> from nltk import Tree
     >>> print(draw(Tree.fromstring("(S (NP the dog) barks)")))
            S
-        ┌──┴────┐
-        NP      │
-     ┌──┴─┐     │
+       ┌───┴────┐
+       NP       │
+     ┌─┴──┐     │
     the  dog  barks
     """
     return "\n".join(line.rstrip() for line in _drawing(tree).lines)

@@ -1,0 +1,114 @@
+import json
+import re
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torch_ctree import LatentTree
+from torch_ctree.data import DataError, Vocabulary
+
+words = st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1)
+
+
+@given(st.lists(st.lists(words, min_size=1), min_size=1))
+def test_decode_undoes_encode(sentences):
+    texts = [" ".join(sentence) for sentence in sentences]
+    vocabulary = Vocabulary.build(texts)
+    assert [vocabulary.decode(vocabulary.encode(text)) for text in texts] == texts
+    assert sorted(vocabulary) == sorted({word for sentence in sentences for word in sentence})
+
+
+def test_the_most_frequent_first_and_equals_by_alphabet():
+    assert list(Vocabulary.build(["b c c", "d b c", "a"])) == ["c", "b", "a", "d"]
+
+
+def test_numbers_depend_on_counts_not_on_order():
+    assert Vocabulary.build(["a b", "b c"]) == Vocabulary.build(["b c", "b a"])
+
+
+def test_a_strange_word_is_an_error_that_names_it():
+    vocabulary = Vocabulary(["jump", "walk", "twice"])
+    with pytest.raises(
+        DataError, match=r"^'walk twce': 'twce' is not in the vocabulary of 3 words; did you mean 'twice'\?$"
+    ):
+        vocabulary.encode("walk twce")
+    with pytest.raises(DataError, match=r"'熊' is not .* known are jump, walk, twice$"):
+        vocabulary.encode("熊")
+
+
+def test_a_strange_word_becomes_unknown_only_on_request():
+    vocabulary = Vocabulary.build(["a b", "a"], unknown="<unk>")
+    assert vocabulary.encode("a x b y") == [vocabulary.words.index(word) for word in ("a", "<unk>", "b", "<unk>")]
+    assert vocabulary.decode(vocabulary.encode("a x")) == "a <unk>"
+    assert "x" not in vocabulary
+    assert len(vocabulary) == 3
+
+
+def test_rare_words_need_a_word_that_stands_for_them():
+    texts = ["a a b", "a c"]
+    with pytest.raises(DataError, match="min_count: 2 leaves 2 of 3 words out; expected 1, or unknown='<unk>'"):
+        Vocabulary.build(texts, min_count=2)
+    assert list(Vocabulary.build(texts, min_count=2, unknown="<unk>")) == ["<unk>", "a"]
+    assert list(Vocabulary.build(["a a"], min_count=2)) == ["a"]
+
+
+def test_the_unknown_word_may_be_in_the_texts():
+    assert list(Vocabulary.build(["a <unk>", "a"], unknown="<unk>")) == ["a", "<unk>"]
+    with pytest.raises(DataError, match="'<unk>' is not among the words"):
+        Vocabulary(["a"], unknown="<unk>")
+
+
+def test_a_rare_unknown_word_is_not_lost():
+    assert list(Vocabulary.build(["a a <unk>"], min_count=2, unknown="<unk>")) == ["<unk>", "a"]
+
+
+def test_a_word_comes_once():
+    with pytest.raises(DataError, match="'b' comes twice"):
+        Vocabulary(["a", "b", "b"])
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\u3000"])
+def test_no_word(text):
+    with pytest.raises(DataError, match="has no word in it"):
+        Vocabulary(["a"]).encode(text)
+
+
+@pytest.mark.parametrize("unknown", [None, "<unk>"])
+def test_saved_and_loaded(tmp_path, unknown):
+    vocabulary = Vocabulary.build(["der Bär", "熊 \U0001f43b 'quoted\""], unknown=unknown)
+    vocabulary.save(tmp_path / "run" / "words.json")
+    assert Vocabulary.load(tmp_path / "run" / "words.json") == vocabulary
+    assert hash(Vocabulary.load(tmp_path / "run" / "words.json")) == hash(vocabulary)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"words": ["a", "a"], "unknown": null}', '{"words": 3, "unknown": null}']
+)
+def test_a_file_that_is_not_one(tmp_path, content):
+    (tmp_path / "words.json").write_text(content)
+    with pytest.raises(DataError, match=f"^{re.escape(str(tmp_path / 'words.json'))}: not a whole vocabulary file"):
+        Vocabulary.load(tmp_path / "words.json")
+    with pytest.raises(DataError, match="cannot be read: No such file"):
+        Vocabulary.load(tmp_path / "none.json")
+
+
+def test_a_truncated_file_is_noticed(tmp_path):
+    Vocabulary(["a", "b"]).save(tmp_path / "words.json")
+    whole = (tmp_path / "words.json").read_bytes()
+    assert json.loads(whole)
+    for end in range(len(whole)):
+        (tmp_path / "words.json").write_bytes(whole[:end])
+        with pytest.raises(DataError):
+            Vocabulary.load(tmp_path / "words.json")
+
+
+def test_shows_itself_and_spells_trees():
+    vocabulary = Vocabulary(["the", "dog"])
+    assert repr(vocabulary) == "<Vocabulary of 2 words; others are an error>"
+    assert repr(Vocabulary(["?"], "?")) == "<Vocabulary of 1 words; others become '?'>"
+    assert vocabulary[0:2] == ("the", "dog")
+    dist = LatentTree(torch.zeros(3), torch.zeros(3, 2))
+    tree = dist.posterior(torch.tensor([0, 1])).argmax().trees(vocabulary)[0]
+    assert str(tree) == "(· the dog)"
