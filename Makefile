@@ -10,7 +10,7 @@ help:
 	@echo "make demo    a small distribution: log-probability, best tree, posterior"
 	@echo "make test    the tests"
 	@echo "make lint    ruff, pyright, import-linter"
-	@echo "make bench   time every backend, write benchmarks/results/"
+	@echo "make bench   time every backend and the reading of data, write benchmarks/results/"
 	@echo "make docs    draw the figures, build the documentation into site/"
 	@echo "make clean   remove everything made here"
 
@@ -36,6 +36,7 @@ lint: $(STAMP)dev $(STAMP)docs
 
 bench: $(STAMP)dev
 	$(BIN)/python benchmarks/inference.py
+	$(BIN)/python benchmarks/data.py
 
 docs: $(STAMP)dev $(STAMP)docs
 	$(BIN)/python docs/figures.py

@@ -1,10 +1,9 @@
 """Read, encode and batch a million sentence pairs: pairs per second, and memory as a multiple of the text.
 
-python benchmarks/data.py [--pairs N] [--root FOLDER]
+python benchmarks/data.py [--pairs N]
 
 Every stage runs in a process of its own, which also does the stages before it; its peak memory is counted above what
-the imports need. Beside it, in the same run, the obvious way: a list of pairs of strings, and of token ids in lists. With
---root, also how often detokenising Multi30k's tokenised validation set gives the raw sentence back. Writes
+the imports need (on Linux). Beside it, in the same run, the obvious way: lists of strings and of token ids. Writes
 benchmarks/results/data.json and .md. On a shared CPU trust the ratios, not the times.
 """
 
@@ -14,7 +13,6 @@ import argparse
 import json
 import multiprocessing
 import re
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -98,7 +96,8 @@ def measure(
 def _measure(
     way: Callable[[Path], dict[str, Callable[[dict[str, Any]], Any]]], path: Path, last: str
 ) -> dict[str, float]:
-    before = peak()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
+    before = memory("VmRSS")
     done: dict[str, Any] = {}
     seconds = 0.0
     for name, work in way(path).items():
@@ -107,12 +106,13 @@ def _measure(
         seconds = time.perf_counter() - start
         if name == last:
             break
-    return {"seconds": seconds, "bytes": peak() - before}
+    return {"seconds": seconds, "bytes": memory("VmHWM") - before}
 
 
-def peak() -> int:
-    """The most memory this process has had, in bytes (Linux counts kilobytes)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def memory(name: str) -> int:
+    """What Linux says of this process's memory, in bytes: VmRSS is what it has, VmHWM the most it has had."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(re.search(rf"{name}:\s+(\d+) kB", status)[1])  # type: ignore[index]
 
 
 def million(pairs: int) -> dict[str, Any]:
@@ -146,27 +146,6 @@ def tasks() -> list[dict[str, Any]]:
     return rows
 
 
-def detokenised(root: Path) -> dict[str, float]:
-    """Share of validation sentences that detokenising gives back, but for case, kinds of quotation marks and blanks."""
-    shares = {}
-    for language, other in (("de", "en"), ("en", "de")):
-        raw, tokenised = (
-            data.load(f"multi30k-{language}-{other}", root, form=form).validation for form in ("raw", "tokenised")
-        )
-        same = [
-            plain(a.source) == plain(data.detokenize(b.source, language)) for a, b in zip(raw, tokenised, strict=True)
-        ]
-        shares[language] = sum(same) / len(same)
-    return shares
-
-
-def plain(text: str) -> str:
-    """Lower case, one kind of quotation mark, apostrophe and dash, single blanks."""
-    text = re.sub("[„“”«»]", '"', text.lower())
-    text = re.sub("[‚‘’´`]", "'", text)
-    return " ".join(re.sub("[–—]", "-", text).split())
-
-
 def markdown(results: dict[str, Any]) -> str:
     big = results["million"]
     how = f"{results['hardware']}; commit {results['commit']}; {results['date']}; seed {results['seed']}"
@@ -176,8 +155,8 @@ def markdown(results: dict[str, Any]) -> str:
         f"{how}; `{results['command']}`",
         "",
         f"{big['pairs']:,} pairs, {big['text_bytes'] / 1e6:.0f} MB; batches of {big['tokens_in_a_batch']:,} tokens. "
-        "Memory is the peak above the imports, as a multiple of the file, up to and with the stage. Lists: the same with "
-        "Python's own lists of strings and of numbers.",
+        "Memory is the peak above the imports, as a multiple of the file, up to and with the stage. Lists: the same "
+        "with Python's own lists of strings and of numbers.",
         "",
         "| stage | pairs/s | memory / text | lists: pairs/s | lists: memory / text |",
         "|---|---|---|---|---|",
@@ -190,9 +169,6 @@ def markdown(results: dict[str, Any]) -> str:
         )
     lines += ["", "| task made from its grammar | pairs | seconds |", "|---|---|---|"]
     lines += [f"| {row['task']} | {row['pairs']:,} | {row['seconds']:.2f} |" for row in results["tasks"]]
-    if "detokenised" in results:
-        shares = ", ".join(f"{language} {share:.2%}" for language, share in results["detokenised"].items())
-        lines += ["", f"Multi30k validation sentences that detokenising gives back: {shares}."]
     return "\n".join(lines) + "\n"
 
 
@@ -213,13 +189,10 @@ def show(results: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=1_000_000, help="how many; fewer write nothing")
-    parser.add_argument("--root", type=Path, help="a data folder with Multi30k")
     parser.add_argument("--commit", help="what to record as the commit, where the sources are not a git checkout")
     arguments = parser.parse_args()
     results = record.circumstances(torch.device("cpu"), arguments.commit) | {"seed": SEED}
     results |= {"million": million(arguments.pairs), "tasks": tasks()}
-    if arguments.root is not None:
-        results["detokenised"] = detokenised(arguments.root)
     show(results)
     if arguments.pairs >= 1_000_000:
         path = record.ROOT / "benchmarks" / "results" / "data.json"

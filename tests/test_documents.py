@@ -23,9 +23,11 @@ def run(*arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize("path", ["README.md", "docs/index.md"])
-def test_an_example_prints_what_stands_below_it(path):
-    printed, shown = run("-c", blocks(path, "python")[0]), blocks(path, "text")[0]
+@pytest.mark.parametrize(
+    ("path", "n"), [("README.md", 0), ("docs/index.md", 0), ("docs/data.md", 0), ("docs/data.md", 1)]
+)
+def test_an_example_prints_what_stands_below_it(path, n):
+    printed, shown = run("-c", blocks(path, "python")[n]), blocks(path, "text")[n]
     assert re.sub(NUMBER, "#", printed) == re.sub(NUMBER, "#", shown)
     for mine, theirs in zip(re.findall(NUMBER, printed), re.findall(NUMBER, shown), strict=True):
         assert float(mine) == pytest.approx(float(theirs), abs=1e-2)

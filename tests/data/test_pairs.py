@@ -46,3 +46,12 @@ def test_no_such_row():
 def test_shows_itself():
     assert repr(Pairs.of([("a", "b")] * 2000)) == "<2,000 pairs: Example(source='a', target='b'), …>"
     assert repr(Pairs.of([])) == "<0 pairs>"
+
+
+@given(rows)
+def test_fingerprints_are_equal_where_texts_are(rows):
+    sources, whole = Pairs.of(rows).fingerprints()
+    for n in range(len(rows)):
+        for m in range(n):
+            assert (sources[n] == sources[m]) == (rows[n][0] == rows[m][0])
+            assert (whole[n] == whole[m]) == (rows[n] == rows[m])

@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,3 +72,15 @@ def test_nothing_or_everything_held_out_is_an_error():
         longest_targets(pairs)
     with pytest.raises(DataError, match="'random' leaves 0 of 1"):
         random_rows(pairs[:1], 0)
+
+
+def test_the_same_sources_in_every_process():
+    """Python's hashes differ from one process to the next; what is held out must not."""
+    code = (
+        "from torch_ctree.data import Pairs; from torch_ctree.data.splitting import random_sources\n"
+        "pairs = Pairs.of((f'source {n % 7}', str(n)) for n in range(40))\n"
+        "print([pair.target for pair in random_sources(pairs, 3, share=0.3)[1]])"
+    )
+    environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in ("1", "2")]
+    first, second = (subprocess.check_output([sys.executable, "-c", code], env=env) for env in environments)
+    assert first == second != b"[]\n"

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from torch_ctree.data.pairs import Pairs
+import numpy as np
+
+from torch_ctree.data.pairs import Integers, Pairs
 from torch_ctree.data.task import Task
 
 
@@ -48,14 +50,13 @@ class SetReport:
 def check(task: Task) -> dict[str, SetReport]:
     """A report on every set of a task."""
     known = [_counted(texts)[0].keys() for texts in (task.train.sources(), task.train.targets())]
-    trained = set(task.train.sources())
+    trained, _ = task.train.fingerprints()
     return {
         name: SetReport(
             pairs=len(pairs),
             source=_side(pairs.sources(), known[0]),
             target=_side(pairs.targets(), known[1]),
-            in_train=0 if name == "train" else sum(source in trained for source in pairs.sources()),
-            **_repetitions(pairs),
+            **_repetitions(pairs, trained[:0] if name == "train" else trained),
         )
         for name, pairs in task.splits.items()
     }
@@ -80,9 +81,12 @@ def _side(texts: Iterable[str], known: Collection[str]) -> SideReport:
     return SideReport(sizes, len(counts), strangers / total if total else 0.0)
 
 
-def _repetitions(pairs: Pairs) -> dict[str, int]:
-    targets: dict[str, set[str]] = {}
-    for pair in pairs:
-        targets.setdefault(pair.source, set()).add(pair.target)
-    distinct = sum(map(len, targets.values()))
-    return {"repeated": len(pairs) - distinct, "contradicted": sum(len(found) > 1 for found in targets.values())}
+def _repetitions(pairs: Pairs, trained: Integers) -> dict[str, int]:
+    sources, whole = pairs.fingerprints()
+    _, first = np.unique(whole, return_index=True)
+    _, targets = np.unique(sources[first], return_counts=True)  # of each source, different ones
+    return {
+        "repeated": len(pairs) - len(first),
+        "contradicted": int((targets > 1).sum()),
+        "in_train": int(np.isin(sources, trained).sum()),
+    }

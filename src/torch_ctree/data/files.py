@@ -1,7 +1,7 @@
 """Sentence pairs from files: tab-separated, two parallel files, JSON lines; each plain or gzipped.
 
-A file is read once, checked whole, and kept as it is: reading needs a small multiple of the text, whatever the number
-of lines. A bad line is named with its number.
+A file is read once, checked whole, and kept as it is: reading needs little more memory than the text. A bad line is
+named with its number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch_ctree.data.pairs import Integers, Pairs
 
 COLUMNS = ("source", "target")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-CHUNK = 1 << 24
+CHUNK = 1 << 20  # bytes looked at together: what is made along the way stays small
 
 
 def read_bytes(path: Path) -> bytes:
@@ -145,7 +145,11 @@ def _check_utf8(text: bytes, path: Path) -> None:
 
 
 def _positions(text: bytes, byte: bytes) -> Integers:
-    return np.flatnonzero(np.frombuffer(text, np.uint8) == ord(byte))
+    """Where a byte stands."""
+    characters = np.frombuffer(text, np.uint8)
+    starts = range(0, len(text), CHUNK)
+    found = [start + np.flatnonzero(characters[start : start + CHUNK] == ord(byte)) for start in starts]
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
 def _no_empty_side(text: bytes, starts: Integers, ends: Integers, path: Path, name: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from torch_ctree.data.errors import DataError
@@ -24,7 +26,8 @@ def read(name: str, columns: tuple[str, str]) -> dict[str, Pairs]:
         raise DataError(f"{PREFIX}{name}: needs the datasets library; pip install 'torch-ctree[hub]'") from None
     path, _, configuration = name.partition(":")
     try:
-        sets = datasets.load_dataset(path, configuration or None)
+        with _quiet("huggingface_hub"):  # its retries, a line each; the error says enough
+            sets = datasets.load_dataset(path, configuration or None)
     except Exception as error:  # whatever a download can run into
         reason = " ".join(str(error).split())
         raise DataError(f"{PREFIX}{name}: cannot be loaded: {reason or type(error).__name__}") from error
@@ -32,6 +35,17 @@ def read(name: str, columns: tuple[str, str]) -> dict[str, Pairs]:
         raise DataError(f"{PREFIX}{name}: got {type(sets).__name__}; expected a data set with named sets")
     named = {NAMES.get(str(key), str(key)): rows for key, rows in sets.items()}
     return {key: Pairs.of(_pairs(name, key, rows, columns)) for key, rows in named.items()}
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _pairs(name: str, key: str, rows: Any, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:

@@ -71,6 +71,14 @@ class Pairs(Sequence[Example]):
         """Every target in turn."""
         return (self._target_text[a:b].decode() for a, b in self._rows(2, 4))
 
+    def fingerprints(self) -> tuple[Integers, Integers]:
+        """(n,) and (n,): a number for each source and one for each pair, the same for the same text.
+
+        Different texts have different numbers, but for a chance of one in 2^64; they hold within this process only.
+        """
+        sources = np.fromiter(map(hash, self.sources()), np.int64, len(self))
+        return sources, np.fromiter(map(hash, self), np.int64, len(self))
+
     def _rows(self, first: int, last: int) -> Iterator[list[int]]:
         """These columns of the bounds, a few rows at a time as Python numbers."""
         for start in range(0, len(self), 4096):

@@ -22,11 +22,11 @@ def random_rows(pairs: Pairs, *key: int, share: float = SHARE) -> tuple[Pairs, P
 
 def random_sources(pairs: Pairs, *key: int, share: float = SHARE) -> tuple[Pairs, Pairs]:
     """The rest and the rows of a random share of the sources, so that no source is on both sides."""
-    numbers: dict[str, int] = {}
-    owner = np.fromiter((numbers.setdefault(pair.source, len(numbers)) for pair in pairs), np.int64, len(pairs))
-    chosen = np.zeros(len(numbers), bool)
-    chosen[permutation(len(numbers), *key)[: max(1, round(share * len(numbers)))]] = True
-    return _divide(pairs, chosen[owner], "random")
+    _, first, inverse = np.unique(pairs.fingerprints()[0], return_index=True, return_inverse=True)
+    number = np.argsort(np.argsort(first))  # of each source, in the order they come: fingerprints have none that lasts
+    chosen = np.zeros(len(first), bool)
+    chosen[permutation(len(first), *key)[: max(1, round(share * len(first)))]] = True
+    return _divide(pairs, chosen[number[inverse]], "random")
 
 
 def longest_targets(pairs: Pairs, share: float = SHARE) -> tuple[Pairs, Pairs]:
