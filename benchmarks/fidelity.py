@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -21,6 +22,8 @@ import torch
 from torch_ctree import data
 from torch_ctree.data import questions
 from torch_ctree.data.disk import write
+
+SEED = 0
 
 
 def detokenised(root: Path) -> dict[str, float]:
@@ -69,10 +72,27 @@ def clause(tree: Any) -> str:
 
 def proportions(root: Path) -> dict[str, Any]:
     """The official sets of question formation beside those made here."""
-    ours, official = data.load("questions"), data.load("questions", root)
+    made, official = questions.generate(SEED), questions.official(questions.official_folder(root))
     return {
-        name: {"official": question_counts(official.splits[name]), "made here": question_counts(ours.splits[name])}
+        name: {"official": question_counts(official[name]), "made here": question_counts(made[name])}
         for name in ("validation", "test", "gen")
+    }
+
+
+def shortest(root: Path) -> dict[str, int]:
+    """How many of the shortest sources there are, such as ``the yak does smile . decl``, and where they are."""
+    short = [template for template in questions.ordinary() if len(template.slots) == 4]
+    possible = sum(math.prod(len(questions.LEXICON[slot]) for slot in template.slots) for template in short)
+    sets = {
+        "official test": questions.official(questions.official_folder(root))["test"],
+        **{f"{name} made here": pairs for name, pairs in questions.generate(SEED).items() if name in ("train", "test")},
+    }
+    weights = questions.ordinary()
+    expected = sum(weights[template] for template in short) / sum(weights.values())
+    return {
+        "possible": possible,
+        "expected in 10,000 by their proportion": round(10_000 * expected),
+        **{name: sum(len(source.split()) == 6 for source in pairs.sources()) for name, pairs in sets.items()},
     }
 
 
@@ -99,6 +119,9 @@ def markdown(results: dict[str, Any]) -> str:
             "| structure | validation | test | gen |",
             "|---|---|---|---|",
             *question_rows(results["questions"]),
+            "",
+            "The shortest sources, `the yak does smile . decl` and their like: "
+            + "; ".join(f"{name}: {count:,}" for name, count in results["shortest"].items()),
             "",
         ]
     )
@@ -132,7 +155,8 @@ def main() -> None:
     arguments = parser.parse_args()
     results = record.circumstances(torch.device("cpu"), None)
     results["command"] = f"python benchmarks/fidelity.py --root {arguments.root.name}"
-    results |= {"seed": 0, "detokenised": detokenised(arguments.root), "questions": proportions(arguments.root)}
+    results |= {"seed": SEED, "detokenised": detokenised(arguments.root)}
+    results |= {"questions": proportions(arguments.root), "shortest": shortest(arguments.root)}
     path = record.ROOT / "benchmarks" / "results" / "fidelity.json"
     write(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     write(path.with_suffix(".md"), markdown(results))

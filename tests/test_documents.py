@@ -4,13 +4,16 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from torch_ctree.data import questions, scan
 from torch_ctree.trees import naive, paper
 
 ROOT = Path(__file__).parent.parent
+DOCS = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md"))
 NUMBER = r"-?\d+\.\d+"
 
 
@@ -58,3 +61,25 @@ def test_the_demo_runs():
     printed = run(str(ROOT / "examples" / "demo.py"))
     assert "log p('the dog chased the old cat')" in printed
     assert "(· (· the dog)" in printed
+
+
+@pytest.mark.parametrize("path", ["README.md", "CONTRIBUTING.md", "benchmarks/README.md", *map(str, DOCS)])
+def test_files_that_documents_name_are_there(path):
+    text = (ROOT / path).read_text()
+    named = re.findall(r"benchmarks/(?:results/)?[\w-]+\.(?:md|json|py)", text)
+    linked = [Path(path).parent / link for link in re.findall(r"\]\(([\w./-]+\.md)", text)]
+    missing = [str(file) for file in (*named, *linked) if not (ROOT / file).exists()]
+    assert missing == []
+
+
+def test_the_data_pages_numbers():
+    text = " ".join((ROOT / "docs" / "data.md").read_text().split())
+    train, test = scan.by_rule("length")
+    lengths = [{len(target.split()) for target in pairs.targets()} for pairs in (train, test)]
+    assert f"all {len(scan.everything()):,} commands" in text
+    assert f"up to {max(lengths[0])} actions | {min(lengths[1])} to {max(lengths[1])} actions" in text
+    copies = Counter(scan.by_rule("jump")[0].sources())["jump"]
+    assert f"`jump` alone stands {copies:,} times" in text
+    sizes = questions.SIZES
+    assert f"{sizes['train']:,} sentences" in text
+    assert f"{sizes['test']:,} more; `gen`: {sizes['gen']:,} questions" in text

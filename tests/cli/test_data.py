@@ -6,12 +6,9 @@ import pytest
 
 from torch_ctree import data
 from torch_ctree.cli import main
-from torch_ctree.data import multi30k
+from torch_ctree.data import multi30k, scan
 
-from ..data.conftest import no_data_folder
-from ..data.test_multi30k import put, tiny
-
-__all__ = ["no_data_folder", "tiny"]  # fixtures
+from ..tiny_multi30k import put
 
 
 @pytest.fixture
@@ -56,21 +53,26 @@ def test_list_names_every_task(ctree):
 
 def test_show_rows_with_their_trees(ctree):
     printed = ctree("data", "show", "scan-length", "--n", "5")
-    assert printed.startswith("scan-length train: 15,291 pairs (made from the grammar; the official split")
+    assert printed.startswith("scan-length train: 15,291 pairs (made from the grammar; the published split")
     sources = {pair.source for pair in data.load("scan-length").train}
     shown = [line for line in printed.splitlines() if line in sources]
     assert len(shown) == 5
     assert "┌" in printed  # a tree that fits is drawn
     assert "(· " in printed  # one that does not stands in brackets
     assert ctree("data", "show", "scan-length", "--n", "5") == printed
-    assert ctree("data", "show", "scan-length", "--n", "5", "--seed", "1") != printed
+    assert ctree("data", "show", "scan-length", "--n", "5", "--seed", "1") != printed  # other rows are held out
 
 
 def test_show_another_set_and_what_is_held_out(ctree):
     assert "scan-jump test: 7,706 pairs" in ctree("data", "show", "scan-jump", "--set", "test", "--n", "1")
     printed = ctree("data", "show", "scan-jump", "--set", "validation", "--n", "3", "--hold-out", "around thrice")
-    assert printed.count("thrice twice") == 0
     assert "validation: around thrice" in printed
+    sources = {pair.source for pair in data.load("scan-jump").train} | {
+        pair.source for pair in data.load("scan-jump").validation
+    }
+    shown = [line for line in printed.splitlines() if line in sources]
+    assert len(shown) == 3
+    assert all(any({"around", "thrice"} <= set(phrase.split()) for phrase in scan.phrases(line)) for line in shown)
 
 
 def test_show_your_own(ctree, tmp_path):
@@ -88,7 +90,8 @@ def test_check(ctree, tmp_path):
     assert "tree depth: 6, for targets of up to 33 words" in printed
     assert "train: 1 sources have more than one target" in printed
     test = next(line.split() for line in printed.splitlines() if line.startswith("test"))
-    assert test[-1] in ("3", "4")  # sources that training, but for its validation rows, has too
+    train = {pair.source for pair in data.load(path, test=tmp_path / "test.tsv").train}
+    assert test[-1] == str(len(train & {f"source {n}" for n in range(4)}))
 
 
 def test_check_reads_parallel_files_and_json_lines(ctree, tmp_path):
@@ -96,7 +99,7 @@ def test_check_reads_parallel_files_and_json_lines(ctree, tmp_path):
         (tmp_path / name).write_text("".join(f"word {n}\n" for n in range(10)))
     assert "train" in ctree("data", "check", f"{tmp_path}/a.de,{tmp_path}/b.en")
     (tmp_path / "c.jsonl").write_text("".join(f'{{"q": "word {n}", "a": "x"}}\n' for n in range(10)))
-    assert "train" in ctree("data", "check", tmp_path / "c.jsonl", "--columns", "[q, a]")
+    assert "train" in ctree("data", "check", tmp_path / "c.jsonl", "--columns", "q,a")
 
 
 def test_prepare_from_a_folder(ctree, tiny, tmp_path):
@@ -148,7 +151,9 @@ def test_a_wrong_checksum_leaves_nothing_behind(refused, tiny, tmp_path):
         ),
         (["data", "show", "scan-length", "--n", "x"], "n: Expected a int. Got value: x"),
         (["data", "show", "scan-length", "--n", "0"], "n: got 0; expected 1 or more"),
-        (["data", "show"], "name"),
+        (["data", "show"], "required"),
+        (["data", "show", "pairs.tsv", "--seed", "a.b"], "seed: Expected a int. Got value: a.b"),
+        (["data", "list", "pairs.tsv"], "nrecognized arguments: pairs.tsv"),
         (["data", "shwo", "x"], "invalid choice: 'shwo'"),
         (["data"], "be one of {list,show,prepare,check}"),
         (["dta"], "invalid choice: 'dta'"),

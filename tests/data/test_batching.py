@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torch_ctree.data import Batch, Batches, DataError, Encoded, Pairs, Vocabulary
+from torch_ctree.data.order import Purpose
+from torch_ctree.data.splitting import random_rows
 
 WORDS = Vocabulary([str(n) for n in range(30)])
 
@@ -137,6 +139,8 @@ def test_fixed_shapes():
         ({}, r"batch_size: got None; expected a number of pairs, or max_tokens"),
         ({"batch_size": 0}, "batch_size: got 0; expected 1 or more"),
         ({"max_tokens": -1}, "max_tokens: got -1; expected 1 or more"),
+        ({"batch_size": 2, "seed": -1}, "seed: got -1; expected 0 or more"),
+        ({"batch_size": 2, "pad_to": (5,)}, r"pad_to: got \(5,\); expected \(5, 7\) or more"),
         ({"max_tokens": 11}, "max_tokens: got 11; pair 2 alone has 12; expected as many or more"),
         ({"batch_size": 2, "pad_to": (4, 7)}, r"pad_to: got \(4, 7\); expected \(5, 7\) or more"),
         ({"max_tokens": 13, "pad_to": (5, 9)}, "max_tokens: got 13; pad_to alone has 14"),
@@ -147,15 +151,33 @@ def test_what_cannot_be(options, said):
         Batches(encoded([(1, 1), (5, 7)]), **options)
 
 
+def test_no_such_epoch():
+    with pytest.raises(DataError, match=r"^epoch: got -1; expected 0 or more"):
+        Batches(encoded([(1, 1)]), batch_size=1).epoch(-1)
+
+
+def test_splits_and_epochs_are_drawn_apart():
+    """What was held out with a seed says nothing about the order of what was not."""
+    n = 5000
+    _, held = random_rows(Pairs.of((str(row), "x") for row in range(n)), Purpose.VALIDATION_SET, 3)
+    held = {int(pair.source) for pair in held}
+    numbers = Encoded.of(Pairs.of([("1", "1")] * n), WORDS, WORDS)
+    for epoch in range(4):
+        first = Batches(numbers, batch_size=500, seed=3).epoch(epoch)[0].rows.tolist()
+        assert len(held & set(first)) < 100  # 50 are to be expected, of 500
+
+
 def test_no_pairs_no_batches():
     empty = Encoded.of(Pairs.of([]), WORDS, WORDS)
     assert len(Batches(empty, batch_size=3).epoch(0)) == len(Batches(empty, max_tokens=3).epoch(0)) == 0
     assert empty.longest == (0, 0)
 
 
-def test_a_word_that_is_not_known_is_named_with_its_pair():
-    with pytest.raises(DataError, match=r"^pair 2: 'x': 'x' is not in the vocabulary"):
+def test_a_word_that_is_not_known_is_named_with_its_side_and_row():
+    with pytest.raises(DataError, match=r"^source 2: 'x': 'x' is not in the vocabulary"):
         Encoded.of(Pairs.of([("1", "2"), ("x", "3")]), WORDS, WORDS)
+    with pytest.raises(DataError, match=r"^target 1: 'y': 'y' is not in the vocabulary"):
+        Encoded.of(Pairs.of([("1", "y"), ("2", "3")]), WORDS, WORDS)
 
 
 def test_a_batch_is_frozen_and_moves():
@@ -180,5 +202,5 @@ def test_a_batch_goes_to_a_worker():
 
 def test_through_a_torch_data_loader():
     batches = Batches(encoded([(1 + n % 3, 2) for n in range(11)]), batch_size=4)
-    loaded = torch.utils.data.DataLoader(batches.epoch(2), batch_size=None, num_workers=2)  # type: ignore[arg-type]
+    loaded = torch.utils.data.DataLoader(batches.epoch(2), batch_size=None, num_workers=2)
     assert rows(loaded) == rows(batches.epoch(2))

@@ -37,6 +37,17 @@ def test_tab_separated(file, name):
     assert list(read_pairs(file(tsv(ROWS), name))) == ROWS
 
 
+def test_every_kind_of_white_space_is_empty(file):
+    for n in range(0x110000):
+        if chr(n).isspace() and chr(n) not in "\n\t":
+            assert "line 1: the target is empty" in message(read_tsv, file(f"a\t{chr(n)}\nb\tc\n".encode()))
+
+
+def test_words_may_begin_with_a_byte_of_white_space(file):
+    rows = [("ä", "… ℃"), ("«a»", "「b」"), ("ᚠ", "\u2029x")]
+    assert list(read_tsv(file(tsv(rows)))) == rows
+
+
 def test_line_breaks_of_windows_and_a_byte_order_mark(file):
     content = b"\xef\xbb\xbf" + tsv(ROWS).replace(b"\n", b"\r\n")
     assert list(read_tsv(file(content))) == ROWS
@@ -71,6 +82,7 @@ def test_json_lines(file, end):
         (b"source\t  ", "the target is empty"),
         (b"source\t\xc2\xa0\xe2\x80\x83\xe3\x80\x80", "the target is empty"),
         (b" \ttarget", "the source is empty"),
+        (b"source\t\x1c\x1f\xc2\x85", "the target is empty"),
         (b"caf\xe9\tcoffee", "byte 0xe9 is not UTF-8"),
         (b"ok\tcut off \xe2\x82", "byte 0xe2 is not UTF-8"),
     ],
@@ -108,6 +120,7 @@ def test_parallel_files_that_do_not_match(file):
         ('{"source": "a", "goal": "b"}', "has no 'target'; it has 'source', 'goal'"),
         ('{"source": "a", "target": ""}', "'target' is ''; expected text"),
         ('{"source": 3, "target": "b"}', "'source' is 3; expected text"),
+        ('{"source": "a", "target": "\\ud800"}', r"'target' is '\ud800'; expected text"),
         ("", "not JSON"),
     ],
 )

@@ -30,12 +30,12 @@ def test_sets_of_a_data_set(tmp_path):
     for name in ("train", "validation", "test"):
         place = put(tmp_path / "set", ROWS, name)
     task = data.load(place)
-    assert [list(task.splits), len(task.train), task.test[3]] == [["train", "validation", "test"], 20, ("s 3", "t 3")]
+    assert [list(task.sets), len(task.train), task.test[3]] == [["train", "validation", "test"], 20, ("s 3", "t 3")]
 
 
 def test_missing_sets_are_taken_from_training(tmp_path):
     task = data.load(put(tmp_path / "set", ROWS))
-    assert [len(pairs) for pairs in task.splits.values()] == [16, 2, 2]
+    assert [len(pairs) for pairs in task.sets.values()] == [16, 2, 2]
 
 
 @pytest.mark.parametrize("wrap", [lambda row: row, lambda row: {"translation": row}])

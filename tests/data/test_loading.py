@@ -6,9 +6,7 @@ import pytest
 from torch_ctree import data
 from torch_ctree.data import DataError, Pairs, loading, multi30k, questions, scan
 
-from .test_multi30k import put, tiny
-
-__all__ = ["tiny"]  # a fixture
+from ..tiny_multi30k import put
 
 ROWS = [(f"source {n}", f"target {n}") for n in range(40)]
 
@@ -19,7 +17,7 @@ def write(path, rows=ROWS):
 
 
 def sizes(task):
-    return {name: len(pairs) for name, pairs in task.splits.items()}
+    return {name: len(pairs) for name, pairs in task.sets.items()}
 
 
 def message(*arguments, **options) -> str:
@@ -39,7 +37,7 @@ def test_scan_train_and_validation_are_the_official_training_set(split):
     assert Counter(task.train) + Counter(task.validation) == Counter(train)
     assert Counter(task.test) == Counter(test)
     assert len(task.validation) == round(0.1 * len(train))
-    assert list(task.splits) == ["train", "validation", "test"]
+    assert list(task.sets) == ["train", "validation", "test"]
     assert task.gold is scan.gold
 
 
@@ -56,7 +54,7 @@ def test_simple_by_seed_and_from_the_official_files(tmp_path):
     assert "seed 5" in task.origin
     train, test = scan.simple(11)
     for folder in (tmp_path, tmp_path / "SCAN"):
-        for name, pairs in ((scan.SIMPLE_TRAIN, train), (scan.SIMPLE_TEST, test)):
+        for name, pairs in ((scan.SIMPLE[0], train), (scan.SIMPLE[1], test)):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text("".join(f"IN: {p.source} OUT: {p.target}\n" for p in pairs))
     for root in (tmp_path, tmp_path / "SCAN"):
@@ -125,7 +123,7 @@ def few(monkeypatch):
 def test_questions(few):
     task = data.load("questions", seed=3)
     assert sizes(task) == few
-    assert task.gen is task.splits["gen"]
+    assert task.gen is task.sets["gen"]
     assert task.gold is questions.gold
     assert task.origin == "train, validation, test, gen made from the grammar, seed 3"
     assert list(task.train) == list(data.load("questions", seed=3).train) != list(data.load("questions", seed=4).train)
@@ -164,7 +162,7 @@ def test_multi30k_from_a_folder(tiny, tmp_path):
     task = data.load("multi30k-de-en", tmp_path)
     assert task.train[0] == ("ein hund .", "a dog .")
     assert task.languages == ("de", "en")
-    assert list(task.splits) == ["train", "validation", "test", "test_2017"]
+    assert list(task.sets) == ["train", "validation", "test", "test_2017"]
     assert data.load("multi30k-en-de", tmp_path, form="raw").train[0] == ("A dog.", "Ein Hund.")
 
 
@@ -176,7 +174,7 @@ def test_multi30k_by_the_environment(tiny, tmp_path, monkeypatch):
 
 def test_multi30k_without_files(tiny, tmp_path, monkeypatch):
     said = message("multi30k-de-en", tmp_path)
-    assert "is missing; `ctree data prepare multi30k` downloads it" in said
+    assert f"is missing; `ctree data prepare multi30k --root {tmp_path}` downloads it" in said
     monkeypatch.setattr(multi30k, "URL", "http://127.0.0.1:9/")
     assert "`ctree data prepare multi30k --from FOLDER` takes local copies" in message("multi30k-de-en")
 
@@ -201,7 +199,7 @@ def test_one_file_is_divided_by_seed(tmp_path):
 def test_one_source_is_never_in_two_sets(tmp_path):
     rows = [(f"source {n % 13}", f"target {n}") for n in range(60)]
     task = data.load(write(tmp_path / "pairs.tsv", rows))
-    sets = [{pair.source for pair in pairs} for pairs in task.splits.values()]
+    sets = [{pair.source for pair in pairs} for pairs in task.sets.values()]
     assert sum(map(len, sets)) == len(set.union(*sets)) == 13
 
 
@@ -212,7 +210,9 @@ def test_sets_given_as_files(tmp_path):
     assert sizes(data.load(path, validation=dev, test=test)) == {"train": 40, "validation": 3, "test": 2}
     assert sizes(data.load(path, validation=dev)) == {"train": 36, "validation": 3, "test": 4}
     assert sizes(data.load(path, test=test)) == {"train": 36, "validation": 4, "test": 2}
-    assert sizes(data.load(path, test=test, validation=dev, hold_out="random"))["train"] == 36
+    assert "got a validation file and hold_out='random'; expected one of them" in message(
+        path, validation=dev, hold_out="random"
+    )
 
 
 def test_parallel_files(tmp_path):
@@ -226,7 +226,8 @@ def test_parallel_files(tmp_path):
 def test_json_lines_with_columns_of_other_names(tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text("".join(json.dumps({"q": s, "a": t}) + "\n" for s, t in ROWS))
-    assert len(data.load(path, columns=("q", "a")).train) == 32
+    assert len(data.load(path, columns=("q", "a")).train) == len(data.load(path, columns="q, a").train) == 32
+    assert "columns: got 'q'; expected two names" in message(path, columns="q")
     assert "line 1: has no 'source'; it has 'q', 'a'" in message(path)
 
 
@@ -264,16 +265,20 @@ def test_names_that_are_not_there(tmp_path):
     assert message("nothing.tsv") == "nothing.tsv: no such task or file; see 'ctree data list' for the tasks"
     assert "no such folder" in message("scan-simple", tmp_path / "none")
     assert "no such folder" in message("questions", tmp_path / "none")
-    assert "validation and test files are for your own pairs" in message("scan-jump", test="pairs.tsv")
+    assert len(data.load("scan-length", tmp_path / "none").test) == 3920  # which needs no folder
+    for option in ("test", "validation", "columns"):
+        assert (
+            message("scan-jump", **{option: "x,y"})
+            == f"scan-jump: takes no {option}, which is for your own pairs; leave it out"
+        )
+    assert message("scan-jump", form="raw") == "scan-jump: takes no form, which is for Multi30k; leave it out"
+    assert "hold_out='combination' is for SCAN" in message("questions", hold_out="combination")
     assert message("scan-jump", seed=-1) == "seed: got -1; expected 0 or more"
 
 
 def test_every_task_has_a_line():
-    assert list(data.TASKS) == [
-        *(f"scan-{name}" for name in ("simple", "length", "jump", "turn-left")),
-        *(f"scan-{name}" for name in ("around-right", "jump-around-right", "opposite-right", "right")),
-        *("questions", "multi30k-de-en", "multi30k-en-de"),
-    ]
+    scans = [f"scan-{split}" for split in ("simple", *scan.SPLITS)]
+    assert list(data.TASKS) == [*scans, "questions", "multi30k-de-en", "multi30k-en-de"]
 
 
 def test_where_data_are(monkeypatch, tmp_path):

@@ -10,44 +10,17 @@ from torch_ctree.data.downloads import DownloadError, digest
 from torch_ctree.data.errors import DataError
 from torch_ctree.data.pairs import Example
 
-TINY = {
-    "train": {"de": ["Ein Hund.", "Zwei Männer.", "Drei Bäume."], "en": ["A dog.", "Two men.", "Three trees."]},
-    "val": {"de": ["Ein Haus.", "Schnee."], "en": ["A house.", "Snow."]},
-    "test_2016_flickr": {"de": ["Ein Ball.", "Sand."], "en": ["A ball.", "Sand."]},
-    "test_2017_flickr": {"de": ["Ein Boot.", "Gras."], "en": ["A boat.", "Grass."]},
-}
+from ..tiny_multi30k import TINY, contents, put
+
 RAW = sorted(f"raw/{stem}.{language}.gz" for stem in TINY for language in ("de", "en"))
 TOK = sorted(f"tok/{stem}.lc.norm.tok.{language}" for stem in TINY for language in ("de", "en"))
 SIZES = {"train": 29000, "validation": 1014, "test": 1000, "test_2017": 1000}
 ORDER = [
     pattern.format(stem, language)
     for pattern in multi30k.FORMS.values()
-    for stem, _ in multi30k.SETS.values()
+    for stem in multi30k.SETS.values()
     for language in ("de", "en")
 ]
-
-
-def tokenise(sentence):
-    return sentence.lower().replace(".", " .")
-
-
-def contents():
-    """Every file of a tiny Multi30k, by name."""
-    found = {}
-    for stem, sentences in TINY.items():
-        for language, lines in sentences.items():
-            text = "".join(line + "\n" for line in lines)
-            found[f"raw/{stem}.{language}.gz"] = gzip.compress(text.encode(), mtime=0)
-            found[f"tok/{stem}.lc.norm.tok.{language}"] = tokenise(text).encode()
-    return found
-
-
-def put(folder, names=RAW + TOK):
-    for name in names:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(contents()[name])
-    return folder
 
 
 def names_in(folder):
@@ -60,13 +33,6 @@ def message_of(error):
     message = str(error.value)
     assert "\n" not in message
     return message
-
-
-@pytest.fixture
-def tiny(monkeypatch):
-    monkeypatch.setattr(multi30k, "SHA256", {name: digest(content) for name, content in contents().items()})
-    sizes = {name: (stem, len(TINY[stem]["de"])) for name, (stem, _) in multi30k.SETS.items()}
-    monkeypatch.setattr(multi30k, "SETS", sizes)
 
 
 @pytest.fixture
@@ -96,7 +62,7 @@ def test_the_table():
     assert sorted(multi30k.SHA256) == RAW + TOK
     assert len(set(multi30k.SHA256.values())) == 16
     assert all(len(value) == 64 and set(value) <= set("0123456789abcdef") for value in multi30k.SHA256.values())
-    assert {name: size for name, (_, size) in multi30k.SETS.items()} == SIZES
+    assert list(multi30k.SETS) == list(SIZES)
 
 
 @pytest.mark.parametrize("inside", ["", "multi30k"])
@@ -119,7 +85,9 @@ def test_read_tokenised(tiny, tmp_path, inside):
     put(tmp_path / inside)
     sets = multi30k.read("en", "de", "tokenised", tmp_path)
     assert list(sets["train"])[1:] == [Example("two men .", "zwei männer ."), Example("three trees .", "drei bäume .")]
-    assert {name: len(pairs) for name, pairs in sets.items()} == {n: size for n, (_, size) in multi30k.SETS.items()}
+    assert {name: len(pairs) for name, pairs in sets.items()} == {
+        n: len(TINY[stem]["de"]) for n, stem in multi30k.SETS.items()
+    }
 
 
 @pytest.mark.parametrize(("form", "names"), [("raw", RAW), ("tokenised", TOK)])
@@ -153,8 +121,8 @@ def test_a_missing_file(tiny, tmp_path):
     with pytest.raises(DataError) as error:
         multi30k.read("de", "en", "raw", tmp_path)
     assert message_of(error) == (
-        f"{missing} is missing; `ctree data prepare multi30k` downloads it, "
-        "`ctree data prepare multi30k --from FOLDER` copies it"
+        f"{missing} is missing; `ctree data prepare multi30k --root {tmp_path}` downloads it, "
+        "with --from FOLDER it takes local copies"
     )
 
 
@@ -162,7 +130,7 @@ def test_nothing_there(tmp_path):
     with pytest.raises(DataError) as error:
         multi30k.read("de", "en", "tokenised", tmp_path)
     first = tmp_path / "multi30k" / "tok" / "train.lc.norm.tok.de"
-    assert message_of(error).startswith(f"{first} (and 7 more) is missing; `ctree data prepare multi30k` downloads it")
+    assert message_of(error).startswith(f"{first} (and 7 more) is missing; `ctree data prepare multi30k --root")
 
 
 def test_a_part_is_no_file(tiny, tmp_path):
@@ -180,7 +148,7 @@ def test_a_file_that_differs(tiny, tmp_path, name):
         multi30k.read("de", "en", "raw", tmp_path)
     assert message_of(error) == (
         f"{path}: SHA-256 is {digest(path)[:12]}…, expected {digest(contents()[name])[:12]}…: "
-        "not the published file; `ctree data prepare multi30k` gets it again"
+        f"not the published file; `ctree data prepare multi30k --root {tmp_path}` gets it again"
     )
 
 

@@ -39,8 +39,12 @@ def test_parts_share_the_text():
 
 
 def test_no_such_row():
+    pairs = Pairs.of([("a", "b")] * 3)
     with pytest.raises(IndexError):
-        Pairs.of([("a", "b")])[1]
+        pairs[3]
+    for row in (3, -1):
+        with pytest.raises(IndexError, match=f"^rows: got {row}; expected 0 to 2$"):
+            pairs.take([0, row])
 
 
 def test_shows_itself():
@@ -50,7 +54,7 @@ def test_shows_itself():
 
 @given(rows)
 def test_fingerprints_are_equal_where_texts_are(rows):
-    sources, whole = Pairs.of(rows).fingerprints()
+    sources, whole = Pairs.of(rows).source_fingerprints(), Pairs.of(rows).fingerprints()
     for n in range(len(rows)):
         for m in range(n):
             assert (sources[n] == sources[m]) == (rows[n][0] == rows[m][0])

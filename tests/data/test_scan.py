@@ -186,7 +186,7 @@ def test_what_is_no_command(command):
 
 def simple_files(folder, train, test):
     (folder / "simple_split").mkdir(parents=True, exist_ok=True)
-    for name, pairs in ((scan.SIMPLE_TRAIN, train), (scan.SIMPLE_TEST, test)):
+    for name, pairs in ((scan.SIMPLE[0], train), (scan.SIMPLE[1], test)):
         (folder / name).write_text("".join(f"IN: {p.source} OUT: {p.target}\n" for p in pairs))
 
 
@@ -204,7 +204,7 @@ def test_an_incomplete_simple_split(tmp_path):
     simple_files(tmp_path, train[1:], test)
     with pytest.raises(DataError, match="20,909 commands in 20,909 rows; expected 20,910, each once"):
         scan.official_simple(tmp_path)
-    (tmp_path / scan.SIMPLE_TEST).unlink()
+    (tmp_path / scan.SIMPLE[1]).unlink()
     with pytest.raises(DataError, match=r"tasks_test_simple\.txt: cannot be read"):
         scan.official_simple(tmp_path)
 
@@ -227,10 +227,7 @@ def test_bad_rows_are_named(tmp_path, line, said):
 def test_prepare_copies_the_simple_split(tmp_path):
     simple_files(tmp_path / "given" / "SCAN", *scan.simple(7))
     files = scan.prepare(tmp_path / "root", tmp_path / "given")
-    assert [file.relative_to(tmp_path / "root" / "SCAN").as_posix() for file in files] == [
-        scan.SIMPLE_TRAIN,
-        scan.SIMPLE_TEST,
-    ]
+    assert [file.relative_to(tmp_path / "root" / "SCAN").as_posix() for file in files] == [*scan.SIMPLE]
     assert scan.official_simple(tmp_path / "root" / "SCAN") is not None
     with pytest.raises(DataError, match="expected the folder with the official SCAN files"):
         scan.prepare(tmp_path / "root", tmp_path)

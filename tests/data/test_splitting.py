@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torch_ctree.data import DataError, Pairs
+from torch_ctree.data.order import Purpose
 from torch_ctree.data.splitting import longest_targets, random_rows, random_sources, with_words
 
+VALIDATION = Purpose.VALIDATION_SET
 rows = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["x", "x y", "x y z"])), min_size=2, max_size=40)
 
 
@@ -26,14 +28,14 @@ def divided(divide, pairs, *arguments, **options):
 
 @given(rows, st.integers(0, 9), st.floats(0, 1))
 def test_random_rows(rows, seed, share):
-    parts = divided(random_rows, Pairs.of(rows), seed, share=share)
+    parts = divided(random_rows, Pairs.of(rows), VALIDATION, seed, share=share)
     if parts:
         assert len(parts[1]) == max(1, round(share * len(rows)))
 
 
 @given(rows, st.integers(0, 9), st.floats(0, 1))
 def test_random_sources_never_share_one(rows, seed, share):
-    parts = divided(random_sources, Pairs.of(rows), seed, share=share)
+    parts = divided(random_sources, Pairs.of(rows), VALIDATION, seed, share=share)
     if parts:
         rest, held = ({pair.source for pair in part} for part in parts)
         assert not rest & held
@@ -71,15 +73,17 @@ def test_nothing_or_everything_held_out_is_an_error():
     with pytest.raises(DataError, match="'longest' leaves 2 of 2"):
         longest_targets(pairs)
     with pytest.raises(DataError, match="'random' leaves 0 of 1"):
-        random_rows(pairs[:1], 0)
+        random_rows(pairs[:1], VALIDATION, 0)
 
 
 def test_the_same_sources_in_every_process():
     """Python's hashes differ from one process to the next; what is held out must not."""
     code = (
-        "from torch_ctree.data import Pairs; from torch_ctree.data.splitting import random_sources\n"
+        "from torch_ctree.data import Pairs\n"
+        "from torch_ctree.data.order import Purpose\n"
+        "from torch_ctree.data.splitting import random_sources\n"
         "pairs = Pairs.of((f'source {n % 7}', str(n)) for n in range(40))\n"
-        "print([pair.target for pair in random_sources(pairs, 3, share=0.3)[1]])"
+        "print([pair.target for pair in random_sources(pairs, Purpose.TEST_SET, 3, share=0.3)[1]])"
     )
     environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in ("1", "2")]
     first, second = (subprocess.check_output([sys.executable, "-c", code], env=env) for env in environments)

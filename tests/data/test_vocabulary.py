@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torch_ctree import LatentTree
-from torch_ctree.data import DataError, Vocabulary
+from torch_ctree.data import DataError, Subwords, Vocabulary, load_encoder
 
 words = st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1)
 
@@ -84,14 +84,54 @@ def test_saved_and_loaded(tmp_path, unknown):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", "{}", '{"words": ["a", "a"], "unknown": null}', '{"words": 3, "unknown": null}']
+    ("content", "said"),
+    [
+        ("", "not a whole JSON file"),
+        ("{", "not a whole JSON file"),
+        ("[]", "not a vocabulary of words"),
+        ("{}", "not a vocabulary of words"),
+        ('{"version": "1.0", "model": {}}', "not a vocabulary of words"),
+        ('{"kind": "words", "words": ["a", "a"], "unknown": null}', "a damaged vocabulary"),
+        ('{"kind": "words", "words": ["a b"], "unknown": null}', "a damaged vocabulary"),
+        ('{"kind": "words", "words": [1], "unknown": null}', "a damaged vocabulary"),
+        ('{"kind": "words", "words": 3, "unknown": null}', "a damaged vocabulary"),
+        ('{"kind": "words", "words": ["a"], "unknown": "b"}', "a damaged vocabulary"),
+        ('{"kind": "words", "words": ["a"]}', "a damaged vocabulary"),
+    ],
 )
-def test_a_file_that_is_not_one(tmp_path, content):
+def test_a_file_that_is_not_one(tmp_path, content, said):
     (tmp_path / "words.json").write_text(content)
-    with pytest.raises(DataError, match=f"^{re.escape(str(tmp_path / 'words.json'))}: not a whole vocabulary file"):
+    with pytest.raises(DataError, match=f"^{re.escape(str(tmp_path / 'words.json'))}: {said}"):
         Vocabulary.load(tmp_path / "words.json")
+
+
+def test_no_file(tmp_path):
     with pytest.raises(DataError, match="cannot be read: No such file"):
         Vocabulary.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("word", ["", "a b", " a", "a\n", "\u3000"])
+def test_a_word_has_no_white_space(word):
+    with pytest.raises(DataError, match=r"^words: got .*; expected words"):
+        Vocabulary(["a", word])
+
+
+@pytest.mark.parametrize("token", [-1, 2])
+def test_a_token_that_is_not_there(token):
+    with pytest.raises(IndexError, match=f"^token {token}: expected 0 to 1$"):
+        Vocabulary(["a", "b"]).decode([0, token])
+
+
+def test_either_kind_of_encoder_is_loaded(tmp_path):
+    words, subwords = Vocabulary(["a", "b"]), Subwords.train(["a b a b"], size=260)
+    for encoder in (words, subwords):
+        encoder.save(tmp_path / "encoder.json")
+        assert load_encoder(tmp_path / "encoder.json") == encoder
+    with pytest.raises(DataError, match="expected a file that Vocabulary"):
+        Vocabulary.load(tmp_path / "encoder.json")
+    (tmp_path / "encoder.json").write_text("[]")
+    with pytest.raises(DataError, match="not a file of subwords"):
+        load_encoder(tmp_path / "encoder.json")
 
 
 def test_a_truncated_file_is_noticed(tmp_path):

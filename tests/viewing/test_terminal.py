@@ -22,6 +22,11 @@ def test_by_hand():
     assert draw("word") == "word"
 
 
+def test_words_that_are_wider_than_their_letters():
+    lines = drawn("(· (· 熊 the) 睡)")
+    assert lines == ["     ·", "  ┌──┴───┐", "  ·      │", "┌─┴──┐   │", "熊  the  睡"]
+
+
 def test_a_label_wider_than_what_is_below():
     assert drawn("(Sentence a)") == ["Sentence", "│", "a"]
     assert drawn("(· (Sentence a) b)") == ["     ·", "┌────┴────┐", "Sentence  │", "│         │", "a         b"]

@@ -11,10 +11,15 @@ from typing import Any, NoReturn
 from jsonargparse import ArgumentParser
 
 from torch_ctree.cli import data
-from torch_ctree.data import DataError
+from torch_ctree.cli.arguments import add_arguments, summary, values
+from torch_ctree.data import DataError, Task, load
 
 ROOMS = {"data": data}
-"""What comes after ``ctree``: modules with their HELP and COMMANDS, each of which adds its arguments and runs."""
+"""What comes after ``ctree``: modules with a HELP and with COMMANDS, plain functions by name.
+
+A function with a parameter ``task`` gets the task that the arguments of ``load`` describe.
+"""
+TASK = frozenset({"task"})
 
 
 class Parser(ArgumentParser):
@@ -23,8 +28,9 @@ class Parser(ArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Exit with status 2."""
         said = re.sub(r"<class '(\w+)'>", r"\1", " ".join(str(message).split()))
-        said = re.sub(r'^Parser key "(\w+)"', r"\1", said)
-        said = re.sub(r"\b(\w+\.)+(?=\w+$)", "", said)  # names of nested commands before an argument's own
+        said = re.sub(r'^Parser key "([\w.]+)"', r"\1", said)
+        if said.startswith("the following arguments are required"):
+            said = re.sub(r"\b\w+\.\w+\.(?=\w+$)", "", said)  # the command's own name stands before the argument's
         fail(f"{said} (see '{(self.prog or 'ctree').replace(' [options]', '')} --help')")
 
 
@@ -42,11 +48,24 @@ def parser() -> Parser:
         below = Parser(description=module.HELP)
         rooms.add_subcommand(room, below, help=module.HELP)
         commands = below.add_subcommands(dest="subcommand", metavar="COMMAND")
-        for name, (arguments, run) in module.COMMANDS.items():
-            own = Parser(description=run.__doc__)
-            arguments(own)
-            commands.add_subcommand(name, own, help=run.__doc__)
+        for name, function in module.COMMANDS.items():
+            own = Parser(description=summary(function))
+            if takes_task(function):
+                add_arguments(own, load)
+            add_arguments(own, function, TASK)
+            commands.add_subcommand(name, own, help=summary(function))
     return top
+
+
+def takes_task(function: data.Command) -> bool:
+    """Whether a command is about a task."""
+    return function.__annotations__.get("task") is not None
+
+
+def run(function: data.Command, given: Any) -> None:
+    """Call a command with what was given on the command line."""
+    tasks: list[Task] = [load(**values(given, load))] if takes_task(function) else []
+    function(*tasks, **values(given, function, TASK))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -57,9 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     given: Any = top.parse_args(arguments)
     chosen = given[given.command]
-    _, run = ROOMS[given.command].COMMANDS[chosen.subcommand]
     try:
-        run(chosen[chosen.subcommand])
+        run(ROOMS[given.command].COMMANDS[chosen.subcommand], chosen[chosen.subcommand])
         sys.stdout.flush()
     except DataError as error:
         fail(str(error))

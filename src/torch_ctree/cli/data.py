@@ -2,112 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from torch_ctree import data
+from torch_ctree.cli.arguments import Command
 from torch_ctree.data import multi30k, questions, scan
-from torch_ctree.data.loading import data_folder
-from torch_ctree.data.order import permutation
+from torch_ctree.data.order import Purpose, permutation
 from torch_ctree.trees.topology import depth_for_leaves
-from torch_ctree.viewing import draw
+from torch_ctree.viewing import draw, width
 
 if TYPE_CHECKING:
-    from jsonargparse import ArgumentParser
     from nltk import Tree
 
 HELP = "Look at tasks, get their files, check your own pairs."
 PREPARED = {"multi30k": multi30k.prepare, "scan": scan.prepare, "questions": questions.prepare}
 
 
-# Arguments.
-
-
-def _task_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "name",
-        type=str,
-        help="a task (see 'ctree data list'), a file of pairs, two parallel files with "
-        "a comma between them, a folder, or hf:owner/name",
-    )
-    parser.add_argument("--root", type=Path | None, help="the folder with data files (else $CTREE_DATA, else a cache)")
-    parser.add_argument("--seed", type=int, default=0, help="of what is random")
-    parser.add_argument(
-        "--hold-out",
-        type=str | None,
-        help="what to validate on: random, longest, combination, or words such as 'around thrice'",
-    )
-    parser.add_argument("--form", type=str, default="tokenised", help="of Multi30k: tokenised or raw")
-    parser.add_argument("--validation", type=str | None, help="a file of your own pairs to validate on")
-    parser.add_argument("--test", type=str | None, help="a file of your own pairs to test on")
-    parser.add_argument(
-        "--columns",
-        type=tuple[str, str],
-        default=("source", "target"),
-        help="the names of source and target in JSON lines or a Hub data set, such as '[de, en]'",
-    )
-
-
-def _load(given: Any) -> data.Task:
-    return data.load(
-        given.name,
-        given.root,
-        given.seed,
-        hold_out=given.hold_out,
-        form=given.form,
-        validation=given.validation,
-        test=given.test,
-        columns=given.columns,
-    )
-
-
-def _show_arguments(parser: ArgumentParser) -> None:
-    _task_arguments(parser)
-    parser.add_argument("--n", type=int, default=5, help="how many rows, chosen by the seed")
-    parser.add_argument("--set", type=str, default="train", help="train, validation, test or gen")
-
-
-def _prepare_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("name", type=str, help="multi30k; or scan or questions, with --from")
-    parser.add_argument("--from", type=Path | None, help="a folder with the files, in place of a download")
-    parser.add_argument("--root", type=Path | None, help="the folder to put them in (else $CTREE_DATA, else a cache)")
-
-
-# Commands.
-
-
-def list_tasks(_: Any) -> None:
+def list_tasks() -> None:
     """List the tasks that have a name."""
     table = Table("name", "what it is", box=None, header_style="bold", pad_edge=False)
     for name, about in data.TASKS.items():
         table.add_row(name, about)
     console = _console()
     console.print(table)
-    place = f"\nThe data folder is {data_folder()} ($CTREE_DATA or --root names another)."
+    place = f"\nThe data folder is {data.data_folder()} ($CTREE_DATA or --root names another)."
     console.print(place, markup=False, soft_wrap=True)
 
 
-def show(given: Any) -> None:
-    """Show rows of a task, with their gold trees where the task has them."""
-    if given.n < 1:
-        raise data.DataError(f"n: got {given.n}; expected 1 or more")
-    task = _load(given)
-    if given.set not in task.splits:
-        raise data.DataError(f"{task.name} has no set {given.set!r}; it has {', '.join(task.splits)}")
-    pairs = task.splits[given.set]
+def show(task: data.Task, n: int = 5, set_: str = "train") -> None:
+    """Show rows of a task, with their gold trees where it has them.
+
+    n: how many rows, chosen at random once and for all
+    set_: train, validation, test, or another set that the task has
+    """
+    if n < 1:
+        raise data.DataError(f"n: got {n}; expected 1 or more")
+    if set_ not in task.sets:
+        raise data.DataError(f"{task.name} has no set {set_!r}; it has {', '.join(task.sets)}")
+    pairs = task.sets[set_]
     console = _console()
-    about = f"{task.name} {given.set}: {len(pairs):,} pairs ({task.origin})"
+    about = f"{task.name} {set_}: {len(pairs):,} pairs ({task.origin})"
     console.print(about, style="bold", markup=False, soft_wrap=True)
-    for n in permutation(len(pairs), given.seed)[: given.n].tolist():
-        _show_example(console, n, pairs[n], task)
+    for row in permutation(len(pairs), Purpose.ROWS_TO_SHOW)[:n].tolist():
+        _show_example(console, row, pairs[row], task)
 
 
-def _show_example(console: Console, n: int, example: data.Example, task: data.Task) -> None:
-    console.print(f"\n{n + 1}", style="dim")
+def _show_example(console: Console, row: int, example: data.Example, task: data.Task) -> None:
+    console.print(f"\n{row + 1}", style="dim")
     trees = task.gold(example) if task.gold else (None, None)
     for text, tree, style in zip(example, trees, ("cyan", "green"), strict=True):
         console.print(text, style=style, markup=False, soft_wrap=True)
@@ -115,27 +60,30 @@ def _show_example(console: Console, n: int, example: data.Example, task: data.Ta
             console.print(_drawn(tree, console.width), markup=False, soft_wrap=True)
 
 
-def _drawn(tree: Tree, width: int) -> str:
+def _drawn(tree: Tree, room: int) -> str:
     """As a drawing where it fits, in brackets where it does not."""
     drawing = draw(tree)
-    return drawing if max(map(len, drawing.splitlines())) <= width else tree.pformat(margin=width)
+    return drawing if max(map(width, drawing.splitlines())) <= room else tree.pformat(margin=room)
 
 
-def prepare(given: Any) -> None:
-    """Put a task's files into the data folder: downloaded, or copied with --from."""
-    name = given.name.partition("-")[0]  # scan-simple is scan
-    if name not in PREPARED:
-        raise data.DataError(f"{given.name}: nothing to prepare; expected one of {', '.join(PREPARED)}")
-    folder = data_folder(given.root)
-    files = PREPARED[name](folder, given["from"])
-    _console().print(f"{len(files)} files of {name} are in {folder}", markup=False, soft_wrap=True)
+def prepare(name: str, from_: Path | None = None, root: Path | None = None) -> None:
+    """Put a task's files into the data folder: downloaded, or copied with --from.
+
+    name: multi30k; or scan or questions, with --from
+    from_: a folder with the files, in place of a download
+    root: the folder to put them in (else the one that CTREE_DATA names, else a cache)
+    """
+    task = name.partition("-")[0]  # scan-simple is scan
+    if task not in PREPARED:
+        raise data.DataError(f"{name}: nothing to prepare; expected one of {', '.join(PREPARED)}")
+    folder = data.data_folder(root)
+    files = PREPARED[task](folder, from_)
+    _console().print(f"{len(files)} files of {task} are in {folder}", markup=False, soft_wrap=True)
 
 
-def check(given: Any) -> None:
+def check(task: data.Task) -> None:
     """Check a task or your own pairs: sizes, lengths, unknown words, repetitions, leaks, the depth a tree needs."""
     console = _console()
-    with console.status("reading"):
-        task = _load(given)
     with console.status("counting"):
         reports = data.check(task)
     console.print(_check_table(reports))
@@ -183,9 +131,4 @@ def _console() -> Console:
     return Console(highlight=False)
 
 
-COMMANDS: dict[str, tuple[Callable[[ArgumentParser], None], Callable[[Any], None]]] = {
-    "list": (lambda parser: None, list_tasks),
-    "show": (_show_arguments, show),
-    "prepare": (_prepare_arguments, prepare),
-    "check": (_task_arguments, check),
-}
+COMMANDS: dict[str, Command] = {"list": list_tasks, "show": show, "prepare": prepare, "check": check}

@@ -2,94 +2,19 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, overload
+from typing import overload
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import Dataset
 
+from torch_ctree.data.encoding import Encoded
 from torch_ctree.data.errors import DataError
-from torch_ctree.data.order import permutation
-from torch_ctree.data.pairs import Integers, Pairs
-
-
-class Encoder(Protocol):
-    """What turns text into token ids: a ``Vocabulary`` of words, or ``Subwords``."""
-
-    def encode(self, text: str) -> list[int]:
-        """Text → token ids."""
-        ...
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Token ids → text."""
-        ...
-
-    def __len__(self) -> int:
-        """How many tokens there are."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class Side:
-    """The token ids of one side of all pairs, end to end."""
-
-    tokens: NDArray[np.int32]
-    ends: Integers
-    """(pairs,): where each sentence ends in tokens; it starts where the one before ends."""
-
-    @classmethod
-    def encode(cls, texts: Iterable[str], encoder: Encoder) -> Side:
-        """Four bytes a token, eight a sentence."""
-        tokens, ends = array("i"), array("q")
-        for n, text in enumerate(texts):
-            try:
-                tokens.extend(encoder.encode(text))
-            except DataError as error:
-                raise DataError(f"pair {n + 1}: {error}") from error
-            ends.append(len(tokens))
-        return cls(np.asarray(tokens, np.int32), np.asarray(ends, np.int64))  # no copy: arrays share their memory
-
-    @property
-    def lengths(self) -> Integers:
-        """(pairs,): tokens of each sentence."""
-        return np.diff(self.ends, prepend=0)
-
-    def padded(self, rows: Integers, width: int | None) -> tuple[Tensor, Tensor]:
-        """The sentences of these rows, filled up with 0 → tokens (rows, width) and lengths (rows,)."""
-        ends = self.ends[rows]
-        starts = np.where(rows == 0, 0, self.ends[rows - 1])
-        lengths = ends - starts
-        columns = np.arange(int(lengths.max()) if width is None else width)
-        inside = columns < lengths[:, None]
-        padded = np.zeros(inside.shape, np.int64)
-        padded[inside] = self.tokens[(starts[:, None] + columns)[inside]]
-        return torch.from_numpy(padded), torch.from_numpy(lengths)
-
-
-@dataclass(frozen=True, eq=False)
-class Encoded:
-    """Pairs as token ids."""
-
-    source: Side
-    target: Side
-
-    @classmethod
-    def of(cls, pairs: Pairs, source: Encoder, target: Encoder) -> Encoded:
-        """Encode both sides of the pairs."""
-        return cls(Side.encode(pairs.sources(), source), Side.encode(pairs.targets(), target))
-
-    def __len__(self) -> int:
-        """How many pairs."""
-        return len(self.source.ends)
-
-    @property
-    def longest(self) -> tuple[int, int]:
-        """Tokens of the longest source and of the longest target."""
-        return int(self.source.lengths.max(initial=0)), int(self.target.lengths.max(initial=0))
+from torch_ctree.data.order import Purpose, permutation
+from torch_ctree.data.pairs import Integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +98,9 @@ class Batches:
     ) -> None:
         if batch_size is None and max_tokens is None:
             raise DataError("batch_size: got None; expected a number of pairs, or max_tokens")
-        for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
-            if value is not None and value < 1:
-                raise DataError(f"{name}: got {value}; expected 1 or more")
+        for name, value, least in (("batch_size", batch_size, 1), ("max_tokens", max_tokens, 1), ("seed", seed, 0)):
+            if value is not None and value < least:
+                raise DataError(f"{name}: got {value}; expected {least} or more")
         self.pairs = pairs
         self.batch_size, self.max_tokens, self.pad_to = batch_size, max_tokens, pad_to
         self.bucketed = max_tokens is not None if bucketed is None else bucketed
@@ -184,10 +109,9 @@ class Batches:
         self._check_room()
 
     def _check_room(self) -> None:
-        if self.pad_to is not None and any(a > b for a, b in zip(self.pairs.longest, self.pad_to, strict=True)):
-            raise DataError(
-                f"pad_to: got {self.pad_to}; expected {self.pairs.longest} or more, the longest source and target"
-            )
+        longest, pad_to = self.pairs.longest, self.pad_to
+        if pad_to is not None and (len(pad_to) != 2 or longest[0] > pad_to[0] or longest[1] > pad_to[1]):
+            raise DataError(f"pad_to: got {pad_to}; expected {longest} or more, the longest source and target")
         sizes = self._sizes[0] + self._sizes[1] if self.pad_to is None else np.full(1, sum(self.pad_to))
         if self.max_tokens is not None and len(self.pairs) and sizes.max() > self.max_tokens:
             where = "pad_to" if self.pad_to else f"pair {int(sizes.argmax()) + 1}"
@@ -205,13 +129,17 @@ class Batches:
 
     def epoch(self, epoch: int) -> Epoch:
         """The batches of one epoch, each made when it is asked for: ``epoch(3)[17:]`` goes on where a run stopped."""
-        rows = permutation(len(self.pairs), self.seed, epoch) if self.shuffle else np.arange(len(self.pairs))
+        if epoch < 0:
+            raise DataError(f"epoch: got {epoch}; expected 0 or more")
+        rows = np.arange(len(self.pairs))
+        if self.shuffle:
+            rows = permutation(len(self.pairs), Purpose.ROWS_OF_AN_EPOCH, self.seed, epoch)
         if self.bucketed:
             source, target = self._sizes
             rows = rows[np.lexsort((source[rows], target[rows]))]  # stable: equal lengths stay in random order
         groups = np.split(rows, self._cuts(rows)) if len(rows) else []
         if self.shuffle and self.bucketed:
-            groups = [groups[n] for n in permutation(len(groups), self.seed, epoch, 1)]
+            groups = [groups[n] for n in permutation(len(groups), Purpose.BATCHES_OF_AN_EPOCH, self.seed, epoch)]
         return Epoch(self, groups)
 
     def _cuts(self, rows: Integers) -> list[int]:
@@ -243,8 +171,11 @@ class Batches:
         return Batch(source, source_lengths, target, target_lengths, numbers)
 
 
-class Epoch(Sequence[Batch]):
-    """The batches of one epoch, in order; a slice is a part of it. Nothing is padded before it is asked for."""
+class Epoch(Sequence[Batch], Dataset[Batch]):
+    """The batches of one epoch, in order; a slice is a part of it. Nothing is padded before it is asked for.
+
+    It is a data set for ``torch.utils.data.DataLoader(epoch, batch_size=None)`` too.
+    """
 
     def __init__(self, batches: Batches, groups: list[Integers]) -> None:
         self._batches = batches

@@ -49,41 +49,42 @@ class SetReport:
 
 def check(task: Task) -> dict[str, SetReport]:
     """A report on every set of a task."""
-    known = [_counted(texts)[0].keys() for texts in (task.train.sources(), task.train.targets())]
-    trained, _ = task.train.fingerprints()
+    counted = {name: (_counted(pairs.sources()), _counted(pairs.targets())) for name, pairs in task.sets.items()}
+    known = [words for words, _ in counted["train"]]
+    trained = task.train.source_fingerprints()
     return {
         name: SetReport(
             pairs=len(pairs),
-            source=_side(pairs.sources(), known[0]),
-            target=_side(pairs.targets(), known[1]),
+            source=_side(*counted[name][0], known[0]),
+            target=_side(*counted[name][1], known[1]),
             **_repetitions(pairs, trained[:0] if name == "train" else trained),
         )
-        for name, pairs in task.splits.items()
+        for name, pairs in task.sets.items()
     }
 
 
-def _counted(texts: Iterable[str]) -> tuple[Counter[str], list[int]]:
-    """How often each word comes, and how many words each text has."""
+def _counted(texts: Iterable[str]) -> tuple[Counter[str], Lengths]:
+    """How often each word comes, and how many words the texts have."""
     counts: Counter[str] = Counter()
-    lengths = []
+    lengths: Counter[int] = Counter()
     for text in texts:
         words = text.split()
         counts.update(words)
-        lengths.append(len(words))
-    return counts, lengths
+        lengths[len(words)] += 1
+    if not lengths:
+        return counts, Lengths(0, 0.0, 0)
+    return counts, Lengths(min(lengths), counts.total() / lengths.total(), max(lengths))
 
 
-def _side(texts: Iterable[str], known: Collection[str]) -> SideReport:
-    counts, lengths = _counted(texts)
+def _side(counts: Counter[str], lengths: Lengths, known: Collection[str]) -> SideReport:
     total = counts.total()
     strangers = sum(count for word, count in counts.items() if word not in known)
-    sizes = Lengths(min(lengths), total / len(lengths), max(lengths)) if lengths else Lengths(0, 0.0, 0)
-    return SideReport(sizes, len(counts), strangers / total if total else 0.0)
+    return SideReport(lengths, len(counts), strangers / total if total else 0.0)
 
 
 def _repetitions(pairs: Pairs, trained: Integers) -> dict[str, int]:
-    sources, whole = pairs.fingerprints()
-    _, first = np.unique(whole, return_index=True)
+    sources = pairs.source_fingerprints()
+    _, first = np.unique(pairs.fingerprints(), return_index=True)
     _, targets = np.unique(sources[first], return_counts=True)  # of each source, different ones
     return {
         "repeated": len(pairs) - len(first),

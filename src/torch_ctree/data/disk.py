@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from torch_ctree.data.errors import DataError
 
@@ -38,6 +39,16 @@ def write(path: Path, content: str | bytes) -> None:
     """Write a whole file at once, in UTF-8."""
     with whole(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds."""
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise DataError(f"{path}: not a whole JSON file ({error}); save it again") from error
 
 
 def copy(source: Path, path: Path) -> Path:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,8 @@ from torch_ctree.data.errors import DataError, bad_line
 from torch_ctree.data.pairs import Integers, Pairs
 
 COLUMNS = ("source", "target")
+WHITE = sorted({chr(n).encode()[0] for n in range(0x3001) if chr(n).isspace()})
+"""The first bytes of white space in UTF-8; other characters begin with some of them too."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 CHUNK = 1 << 20  # bytes looked at together: what is made along the way stays small
 
@@ -33,6 +37,15 @@ def read_bytes(path: Path) -> bytes:
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: not a whole gzip file ({error}); get it again") from error
+
+
+def folder_with(root: Path, name: str, contents: Iterable[str]) -> Path:
+    """The folder that holds some of these: the one of that name in root, or root itself."""
+    return root if _has(root, contents) and not _has(root / name, contents) else root / name
+
+
+def _has(folder: Path, contents: Iterable[str]) -> bool:
+    return any((folder / content).exists() for content in contents)
 
 
 def read_pairs(path: Path, columns: tuple[str, str] = COLUMNS) -> Pairs:
@@ -100,9 +113,14 @@ def _json_pair(content: bytes, path: Path, line: int, columns: tuple[str, str]) 
         if column not in row:
             named = ", ".join(map(repr, row)) or "nothing"
             raise bad_line(path, line, f"has no {column!r}; it has {named}. Say which to read with columns")
-        if not isinstance(row[column], str) or not row[column].strip():
+        if not is_text(row[column]):
             raise bad_line(path, line, f"{column!r} is {row[column]!r}; expected text")
     return row[columns[0]], row[columns[1]]
+
+
+def is_text(value: object) -> bool:
+    """Whether something is a string with more than white space, which UTF-8 can spell: half a surrogate it cannot."""
+    return isinstance(value, str) and bool(value.strip()) and not re.search("[\ud800-\udfff]", value)
 
 
 def lines(text: bytes, path: Path, whole_last_line: bool = True) -> tuple[Integers, Integers]:
@@ -154,10 +172,8 @@ def _positions(text: bytes, byte: bytes) -> Integers:
 
 def _no_empty_side(text: bytes, starts: Integers, ends: Integers, path: Path, name: str) -> None:
     characters = np.frombuffer(text, np.uint8)
-    # Only what is empty or begins like white space (ASCII's, or the first byte of a wider one) is worth a closer look.
-    suspects = np.flatnonzero(
-        (starts == ends) | np.isin(characters[np.minimum(starts, len(text) - 1)], list(b" \t\r\v\f\xc2\xe1\xe2\xe3"))
-    )
+    first = characters[np.minimum(starts, len(text) - 1)]
+    suspects = np.flatnonzero((starts == ends) | np.isin(first, WHITE))  # the only ones worth a closer look
     for line in suspects.tolist():
         if not text[starts[line] : ends[line]].decode().strip():
             raise bad_line(path, line + 1, f"the {name} is empty; fill it in, or delete the line")

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch_ctree.data.errors import DataError
+from torch_ctree.data.files import is_text
 from torch_ctree.data.pairs import Pairs
+from torch_ctree.data.task import SETS
 
 PREFIX = "hf:"
-NAMES = {"dev": "validation", "val": "validation", "valid": "validation"}
+NAMES = {alias: name for name, aliases in SETS.items() for alias in aliases}
 
 
 def read(name: str, columns: tuple[str, str]) -> dict[str, Pairs]:
@@ -34,6 +36,10 @@ def read(name: str, columns: tuple[str, str]) -> dict[str, Pairs]:
     if not isinstance(sets, Mapping):
         raise DataError(f"{PREFIX}{name}: got {type(sets).__name__}; expected a data set with named sets")
     named = {NAMES.get(str(key), str(key)): rows for key, rows in sets.items()}
+    if len(named) < len(sets):
+        raise DataError(
+            f"{PREFIX}{name}: has {', '.join(map(str, sets))}; expected one set for each of {', '.join(SETS)}"
+        )
     return {key: Pairs.of(_pairs(name, key, rows, columns)) for key, rows in named.items()}
 
 
@@ -56,6 +62,6 @@ def _pairs(name: str, key: str, rows: Any, columns: tuple[str, str]) -> Iterator
                 raise DataError(
                     f"{PREFIX}{name}: no column {column!r}; it has {', '.join(found)}. Say which with columns"
                 )
-            if not isinstance(found[column], str) or not found[column].strip():
+            if not is_text(found[column]):
                 raise DataError(f"{PREFIX}{name}, {key}, row {n}: {column!r} is {found[column]!r}; expected text")
         yield found[columns[0]], found[columns[1]]

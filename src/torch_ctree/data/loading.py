@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -11,9 +12,9 @@ from pathlib import Path
 from torch_ctree.data import hub, multi30k, questions, scan, splitting
 from torch_ctree.data.errors import DataError
 from torch_ctree.data.files import COLUMNS, read_pairs, read_parallel
-from torch_ctree.data.order import permutation
+from torch_ctree.data.order import Purpose, permutation
 from torch_ctree.data.pairs import Pairs
-from torch_ctree.data.task import Task
+from torch_ctree.data.task import SETS, Task
 
 FOLDER = "CTREE_DATA"
 """The environment variable that names the data folder."""
@@ -31,9 +32,8 @@ TASKS = {
     "multi30k-de-en": "Multi30k translation from German (downloaded)",
     "multi30k-en-de": "Multi30k translation from English (downloaded)",
 }
-SETS = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
+SCAN = ("scan-simple", *(f"scan-{split}" for split in scan.SPLITS))
 SUFFIXES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
-TEST, VALIDATION = 0, 1  # so that the two are drawn independently from one seed
 SIDES = ((".source", ".target"), (".src", ".tgt"))
 
 
@@ -45,6 +45,10 @@ def data_folder(root: str | Path | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torch-ctree"
 
 
+def _is_named(root: str | Path | None) -> bool:
+    return bool(root or os.environ.get(FOLDER))
+
+
 def _folder_to_read(root: str | Path | None) -> Path:
     """The data folder, which must be there if somebody named it."""
     folder = data_folder(root)
@@ -53,36 +57,34 @@ def _folder_to_read(root: str | Path | None) -> Path:
     return folder
 
 
-def _is_named(root: str | Path | None) -> bool:
-    return bool(root or os.environ.get(FOLDER))
-
-
 def load(
     name: str | Path,
     root: str | Path | None = None,
     seed: int = 0,
     *,
     hold_out: str | None = None,
-    form: str = "tokenised",
+    form: str | None = None,
     validation: str | Path | None = None,
     test: str | Path | None = None,
-    columns: tuple[str, str] = COLUMNS,
+    columns: str | tuple[str, str] | None = None,
 ) -> Task:
     """A task by name, or your own sentence pairs.
 
-    name: one of ``TASKS``; or a file of pairs, one a line: ``pairs.tsv`` (source, tab, target) or ``pairs.jsonl``; or
-        two parallel files, ``text.de,text.en``; or a folder with ``train``, ``validation`` and ``test`` in one of these
-        forms (parallel files then end in .source and .target); or ``hf:owner/name``, a data set of the Hugging Face Hub
+    name: of a task (``TASKS``, or ``ctree data list``); or a file of pairs, one a line: ``pairs.tsv`` (source, tab,
+        target) or ``pairs.jsonl``; or two parallel files, ``text.de,text.en``; or a folder with ``train``,
+        ``validation`` and ``test`` in one of these forms (parallel files then end in .source and .target); or
+        ``hf:owner/name``, a data set of the Hugging Face Hub
     root: the folder with data files that are not made here (Multi30k) or have an official version (``SCAN/``,
         ``question/``); by default the folder named by the environment variable CTREE_DATA, or else a cache
     seed: of whatever is random: the pairs that are made or the way they are divided
     hold_out: what to validate on, in place of the task's own way: ``"random"``, a tenth of the training rows;
         ``"longest"``, those with the longest targets; ``"combination"``, on SCAN, all with one pair of modifier and
         repetition that the seed chooses; or words such as ``"around thrice"``, all that have a phrase with these words
-    form: of Multi30k: ``"tokenised"`` (and lower-cased, blanks between words) or ``"raw"``
+    form: of Multi30k: ``"tokenised"``, the default (and lower-cased, blanks between words), or ``"raw"``
     validation: a file of your own pairs to validate on; by default a tenth is taken from the rest
     test: a file of your own pairs to test on; by default a tenth is taken from the rest
-    columns: the names of source and target in JSON lines and Hub data sets
+    columns: where source and target are in JSON lines and Hub data sets, such as ``"de,en"`` or ("de", "en"); by
+        default ``"source,target"``
 
     ``train`` and ``validation`` together are the official training set, or, for tasks that have one, ``validation`` is
     the official development set.
@@ -90,25 +92,34 @@ def load(
     name = str(name)
     if seed < 0:
         raise DataError(f"seed: got {seed}; expected 0 or more")
-    built_in = name in TASKS
-    if built_in and (validation or test):
-        raise DataError(f"{name}: has sets of its own; validation and test files are for your own pairs")
-    if name.startswith("scan-"):
-        if built_in:
-            return _scan(name, _folder_to_read(root), seed, hold_out or "random")
-    elif name == "questions":
-        return _held_out(_questions(_folder_to_read(root), seed), hold_out, seed)
-    elif built_in:
-        return _held_out(_multi30k(name, root, form), hold_out, seed)
-    return _own(name, seed, hold_out, {"validation": validation, "test": test}, columns)
+    _refuse(name, name in TASKS, "your own pairs", validation=validation, test=test, columns=columns)
+    _refuse(name, not name.startswith("multi30k-"), "Multi30k", form=form)
+    if hold_out == "combination" and name not in SCAN:
+        raise DataError(
+            f"{name}: hold_out='combination' is for SCAN; expected 'random', 'longest' or words of a source"
+        )
+    if name in SCAN:
+        return _scan(name, root, seed, hold_out or "random")
+    if name == "questions":
+        return _held_out(_questions(root, seed), hold_out, seed)
+    if name in TASKS:
+        return _held_out(_multi30k(name, root, form or "tokenised"), hold_out, seed)
+    return _own(name, seed, hold_out, {"validation": validation, "test": test}, _two(columns or COLUMNS))
 
 
-def _scan(name: str, root: Path, seed: int, hold_out: str) -> Task:
+def _refuse(name: str, unfit: bool, meant: str, **options: object) -> None:
+    """Options that a task does not have are an error rather than ignored."""
+    for option, value in options.items():
+        if unfit and value is not None:
+            raise DataError(f"{name}: takes no {option}, which is for {meant}; leave it out")
+
+
+def _scan(name: str, root: str | Path | None, seed: int, hold_out: str) -> Task:
     split = name.removeprefix("scan-")
     if split != "simple":
-        (train, test), origin = scan.by_rule(split), "made from the grammar; the official split"
-    elif official := scan.official_simple(_inside(root, "SCAN", "simple_split")):
-        (train, test), origin = official, f"the official random split in {_inside(root, 'SCAN', 'simple_split')}"
+        (train, test), origin = scan.by_rule(split), "made from the grammar; the published split"
+    elif official := scan.official_simple(folder := scan.official_folder(_folder_to_read(root))):
+        (train, test), origin = official, f"the official random split in {folder}"
     else:
         (train, test), origin = scan.simple(seed), f"made from the grammar; a random split of our own, seed {seed}"
     if hold_out == "combination":
@@ -122,11 +133,11 @@ def _combination(train: Pairs, seed: int) -> str:
     phrases = {phrase for pair in train for phrase in scan.phrases(pair.source)}
     pairs = product(scan.MODIFIERS, scan.REPETITIONS)
     known = [words for words in pairs if any(set(words) <= set(phrase.split()) for phrase in phrases)]
-    return " ".join(known[permutation(len(known), seed)[0]])
+    return " ".join(known[permutation(len(known), Purpose.COMBINATION, seed)[0]])
 
 
-def _questions(root: Path, seed: int) -> Task:
-    folder = _inside(root, "question", questions.FILES["test"])
+def _questions(root: str | Path | None, seed: int) -> Task:
+    folder = questions.official_folder(_folder_to_read(root))
     official = questions.official(folder)
     made = [name for name in questions.SIZES if name not in official]
     parts = [f"{', '.join(made)} made from the grammar, seed {seed}"] if made else []
@@ -143,11 +154,6 @@ def _multi30k(name: str, root: str | Path | None, form: str) -> Task:
     return Task(name, sets, f"the {form} files in {folder}", languages=(source, target))
 
 
-def _inside(root: Path, folder: str, content: str) -> Path:
-    """The folder with a task's files: the one of its name in root, or root itself where that holds them."""
-    return root if (root / content).exists() else root / folder
-
-
 # Your own pairs.
 
 
@@ -155,19 +161,28 @@ def _own(
     name: str, seed: int, hold_out: str | None, files: dict[str, str | Path | None], columns: tuple[str, str]
 ) -> Task:
     sets, origin = _sets(name, columns), name
+    if files["validation"] is not None and hold_out is not None:
+        raise DataError(f"{name}: got a validation file and hold_out={hold_out!r}; expected one of them")
     for key, file in files.items():
         if file is not None:
             sets[key] = _file(str(file), columns)
     if "train" not in sets:
         raise DataError(f"{name}: no training set; it has {', '.join(sets) or 'nothing'}")
     if "test" not in sets:
-        sets["train"], sets["test"] = splitting.random_sources(_enough(sets["train"], name), seed, TEST)
+        sets["train"], sets["test"] = splitting.random_sources(_enough(sets["train"], name), Purpose.TEST_SET, seed)
         origin += f"; a tenth to test on, seed {seed}"
     if "validation" not in sets:
         hold_out = hold_out or "random"
         sets["validation"] = sets["train"][:0]
     order = [*SETS, *(key for key in sets if key not in SETS)]
     return _held_out(Task(name, {key: sets[key] for key in order}, origin), hold_out, seed, by_source=True)
+
+
+def _two(columns: str | tuple[str, str]) -> tuple[str, str]:
+    names = [name.strip() for name in columns.split(",")] if isinstance(columns, str) else list(columns)
+    if len(names) != 2 or not all(names):
+        raise DataError(f"columns: got {columns!r}; expected two names, such as 'de,en'")
+    return names[0], names[1]
 
 
 def _enough(pairs: Pairs, name: str) -> Pairs:
@@ -230,10 +245,10 @@ def _held_out(
         return task
     if how == "random":
         divide = splitting.random_sources if by_source else splitting.random_rows
-        train, validation = divide(task.train, seed, VALIDATION)
+        train, validation = divide(task.train, Purpose.VALIDATION_SET, seed)
     elif how == "longest":
         train, validation = splitting.longest_targets(task.train)
     else:
         train, validation = splitting.with_words(task.train, how.split(), phrases)
-    splits = {**task.splits, "train": train, "validation": validation}
-    return Task(task.name, splits, f"{task.origin}; validation: {how}, seed {seed}", task.gold, task.languages)
+    sets = {**task.sets, "train": train, "validation": validation}
+    return replace(task, sets=sets, origin=f"{task.origin}; validation: {how}, seed {seed}")

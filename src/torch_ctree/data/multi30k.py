@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 from torch_ctree.data import disk, files
 from torch_ctree.data.downloads import DownloadError, digest, fetch
 from torch_ctree.data.errors import DataError
 from torch_ctree.data.pairs import Pairs
 
-URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/"
+COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
+URL = f"https://raw.githubusercontent.com/multi30k/dataset/{COMMIT}/data/task1/"
 FOLDER = "multi30k"
 LANGUAGES = ("de", "en")
-SETS = {  # what it is here, what it is in the files' names, how many pairs
-    "train": ("train", 29000),
-    "validation": ("val", 1014),
-    "test": ("test_2016_flickr", 1000),
-    "test_2017": ("test_2017_flickr", 1000),
+SETS = {  # what it is here, what it is in the files' names
+    "train": "train",
+    "validation": "val",
+    "test": "test_2016_flickr",
+    "test_2017": "test_2017_flickr",
 }
 FORMS = {  # folder/name of a set in a language
     "raw": "raw/{}.{}.gz",
@@ -57,16 +59,17 @@ def read(source: str, target: str, form: str, root: Path) -> dict[str, Pairs]:
     if {source, target} != set(LANGUAGES):
         raise DataError(f"multi30k: got {source!r} to {target!r}; expected 'de' to 'en' or 'en' to 'de'")
     names = _names(form)
-    folder = _folder_to_read(root, form)
+    folder = files.folder_with(root, FOLDER, [Path(FORMS[form]).parts[0]])
+    cure = f"`{PREPARE} --root {quote(str(root))}`"
     missing = [folder / name for name in names if not (folder / name).is_file()]
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        raise DataError(f"{missing[0]}{more} is missing; `{PREPARE}` downloads it, `{PREPARE} --from FOLDER` copies it")
+        raise DataError(f"{missing[0]}{more} is missing; {cure} downloads it, with --from FOLDER it takes local copies")
     for name in names:
-        _checked(folder / name, SHA256[name], f"`{PREPARE}` gets it again")
+        _checked(folder / name, SHA256[name], f"{cure} gets it again")
     return {
         name: files.read_parallel(*(folder / FORMS[form].format(stem, language) for language in (source, target)))
-        for name, (stem, _) in SETS.items()
+        for name, stem in SETS.items()
     }
 
 
@@ -124,14 +127,7 @@ def _fetch_all(folder: Path, names: list[str]) -> None:
 def _names(form: str) -> list[str]:
     if form not in FORMS:
         raise DataError(f"multi30k: got form {form!r}; expected {' or '.join(map(repr, FORMS))}")
-    return [FORMS[form].format(stem, language) for stem, _ in SETS.values() for language in LANGUAGES]
-
-
-def _folder_to_read(root: Path, form: str) -> Path:
-    """What was prepared comes first: root may have a folder of the same name for something else."""
-    inner = Path(FORMS[form]).parent
-    itself = (root / inner).is_dir() and not (root / FOLDER / inner).is_dir()
-    return root if itself else root / FOLDER
+    return [FORMS[form].format(stem, language) for stem in SETS.values() for language in LANGUAGES]
 
 
 def _copies(folder: Path) -> dict[str, Path]:

@@ -6,15 +6,34 @@ NumPy as in Python's own ``random``, may change from one version to the next.
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 from numpy.typing import NDArray
 
 
-def random_bits(*key: int) -> np.random.PCG64:
-    """A stream of 64-bit numbers (``.random_raw(n)``) that depends on the key alone; its parts are 0 or more."""
-    return np.random.PCG64(np.random.SeedSequence((len(key), *key)))  # else a trailing 0 would change nothing
+class Purpose(IntEnum):
+    """What chance is for: each has streams of its own, whatever the seed. A number here never changes."""
+
+    SIMPLE_SPLIT = 1
+    TEST_SET = 2
+    VALIDATION_SET = 3
+    COMBINATION = 4
+    QUESTIONS = 5
+    ROWS_OF_AN_EPOCH = 6
+    BATCHES_OF_AN_EPOCH = 7
+    ROWS_TO_SHOW = 8
 
 
-def permutation(n: int, *key: int) -> NDArray[np.int64]:
-    """(n,): the numbers 0 … n−1 in a random order that depends on the key alone."""
-    return np.argsort(random_bits(*key).random_raw(n), kind="stable")
+def random_bits(purpose: Purpose, *key: int) -> np.random.PCG64:
+    """A stream of 64-bit numbers (``.random_raw(n)``) that depends on the purpose and the key alone.
+
+    key: numbers of 0 or more, such as a seed and an epoch
+    """
+    # NumPy fills a key up with zeros, so that (1,) and (1, 0) would be the same: the length tells them apart.
+    return np.random.PCG64(np.random.SeedSequence((purpose, len(key), *key)))
+
+
+def permutation(n: int, purpose: Purpose, *key: int) -> NDArray[np.int64]:
+    """(n,): the numbers 0 … n−1 in a random order that depends on the purpose and the key alone."""
+    return np.argsort(random_bits(purpose, *key).random_raw(n), kind="stable")

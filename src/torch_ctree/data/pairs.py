@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -37,13 +39,13 @@ class Pairs(Sequence[Example]):
     @classmethod
     def of(cls, examples: Iterable[tuple[str, str]]) -> Pairs:
         """Pairs from (source, target) strings."""
-        encoded = [(source.encode(), target.encode()) for source, target in examples]
-        bounds = np.zeros((len(encoded), 4), np.int64)
-        for side in (0, 1):
-            ends = np.cumsum([len(pair[side]) for pair in encoded], dtype=np.int64)
-            bounds[:, 2 * side + 1] = ends
-            bounds[1:, 2 * side] = ends[:-1]
-        return cls(b"".join(s for s, _ in encoded), b"".join(t for _, t in encoded), bounds)
+        sources, targets, bounds = BytesIO(), BytesIO(), array("q")
+        for source, target in examples:
+            for text, file in ((source, sources), (target, targets)):
+                bounds.append(file.tell())
+                file.write(text.encode())
+                bounds.append(file.tell())
+        return cls(sources.getvalue(), targets.getvalue(), np.asarray(bounds, np.int64).reshape(-1, 4))
 
     def __len__(self) -> int:
         """How many pairs."""
@@ -71,13 +73,16 @@ class Pairs(Sequence[Example]):
         """Every target in turn."""
         return (self._target_text[a:b].decode() for a, b in self._rows(2, 4))
 
-    def fingerprints(self) -> tuple[Integers, Integers]:
-        """(n,) and (n,): a number for each source and one for each pair, the same for the same text.
+    def fingerprints(self) -> Integers:
+        """(n,): a number for each pair, the same for the same texts.
 
-        Different texts have different numbers, but for a chance of one in 2^64; they hold within this process only.
+        Different ones have different numbers, but for a chance of one in 2^64; they hold within this process only.
         """
-        sources = np.fromiter(map(hash, self.sources()), np.int64, len(self))
-        return sources, np.fromiter(map(hash, self), np.int64, len(self))
+        return np.fromiter(map(hash, self), np.int64, len(self))
+
+    def source_fingerprints(self) -> Integers:
+        """(n,): the same for each source alone."""
+        return np.fromiter(map(hash, self.sources()), np.int64, len(self))
 
     def _rows(self, first: int, last: int) -> Iterator[list[int]]:
         """These columns of the bounds, a few rows at a time as Python numbers."""
@@ -90,7 +95,11 @@ class Pairs(Sequence[Example]):
 
     def take(self, rows: Integers | Sequence[int]) -> Pairs:
         """The pairs at these row numbers, in this order; a row may come more than once."""
-        return Pairs(self._source_text, self._target_text, self._bounds[np.asarray(rows, dtype=np.int64)])
+        chosen = np.asarray(rows, np.int64)
+        strange = (chosen < 0) | (chosen >= len(self))  # a −1 that fills up a batch is no row
+        if strange.any():
+            raise IndexError(f"rows: got {chosen[strange][0]}; expected 0 to {len(self) - 1}")
+        return Pairs(self._source_text, self._target_text, self._bounds[chosen])
 
     def _example(self, s0: int, s1: int, t0: int, t1: int) -> Example:
         return Example(self._source_text[s0:s1].decode(), self._target_text[t0:t1].decode())

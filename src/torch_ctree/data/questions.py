@@ -24,12 +24,13 @@ from typing import NamedTuple
 
 from torch_ctree.data.disk import copy
 from torch_ctree.data.errors import DataError, bad_line
-from torch_ctree.data.files import read_tsv
-from torch_ctree.data.order import random_bits
+from torch_ctree.data.files import folder_with, read_tsv
+from torch_ctree.data.order import Purpose, random_bits
 from torch_ctree.data.pairs import Example, Pairs
 from torch_ctree.data.task import Binary, Gold, leaves, to_nltk
 
 SIZES = {"train": 100_000, "validation": 1_000, "test": 10_000, "gen": 10_000}
+FOLDER = "question"
 FILES = {"train": "question.train", "validation": "question.dev", "test": "question.test", "gen": "question.gen"}
 
 _NOUNS = (
@@ -169,7 +170,7 @@ def _whole(shares: Mapping[Template, Fraction]) -> dict[Template, int]:
 
 def sentences(templates: Mapping[Template, int], *key: int) -> Iterator[Example]:
     """Examples without end, each drawn from the templates; the key decides which."""
-    bits = random_bits(*key)
+    bits = random_bits(Purpose.QUESTIONS, *key)
     chosen, bounds = list(templates), list(accumulate(templates.values()))
     words = [[LEXICON[slot] for slot in template.slots] for template in chosen]
     while True:
@@ -283,6 +284,11 @@ def _trees(source: str) -> tuple[Binary, Binary]:
     return ("ROOT", ("·", declarative, "."), order), target
 
 
+def official_folder(root: Path) -> Path:
+    """Where root has, or would have, the official files."""
+    return folder_with(root, FOLDER, FILES.values())
+
+
 def official(folder: Path) -> dict[str, Pairs]:
     """The official sets whose files are in the folder; every row is checked against the grammar."""
     return {name: _read(folder / file) for name, file in FILES.items() if (folder / file).exists()}
@@ -292,13 +298,13 @@ def prepare(root: Path, folder: Path | None) -> list[Path]:
     """Copy the official files from a folder into root/question and return them."""
     if folder is None:
         raise DataError("questions: made from its grammar, nothing to download; --from FOLDER takes the official sets")
-    found = folder if (folder / FILES["test"]).exists() else folder / "question"
+    found = official_folder(folder)
     sets = official(found)
     if not sets:
         raise DataError(
             f"{folder}: none of {', '.join(FILES.values())} in it; expected the folder with the official files"
         )
-    return [copy(found / FILES[name], root / "question" / FILES[name]) for name in sets]
+    return [copy(found / FILES[name], root / FOLDER / FILES[name]) for name in sets]
 
 
 def _read(path: Path) -> Pairs:

@@ -4,8 +4,8 @@
     V → U around D | U opposite D | U D | walk | look | run | jump
     U → walk | look | run | jump | turn                D → left | right
 
-Every split but ``simple``, which was drawn at random once, follows from a rule about the commands, and equals the
-official files row by row, order aside.
+Every split but ``simple``, which was drawn at random once, follows from a rule about the commands. ``length``, ``jump``
+and ``turn-left`` have the rows of the official files, in another order; the template splits have their sizes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 
 from torch_ctree.data.disk import copy
 from torch_ctree.data.errors import DataError, bad_line
-from torch_ctree.data.files import lines, read_bytes
-from torch_ctree.data.order import permutation
+from torch_ctree.data.files import folder_with, lines, read_bytes
+from torch_ctree.data.order import Purpose, permutation
 from torch_ctree.data.pairs import Example, Pairs
 from torch_ctree.data.task import Binary, Gold, leaves, to_nltk
 
@@ -162,7 +162,8 @@ SPLITS = {
 }
 """The splits that follow from a rule. ``copies`` is what the official files of the two primitive splits have."""
 
-SIMPLE_TRAIN, SIMPLE_TEST = "simple_split/tasks_train_simple.txt", "simple_split/tasks_test_simple.txt"
+FOLDER = "SCAN"
+SIMPLE = ("simple_split/tasks_train_simple.txt", "simple_split/tasks_test_simple.txt")
 SIMPLE_SHARE = 0.2  # of all commands that ``simple`` tests on
 
 
@@ -184,14 +185,19 @@ def by_rule(name: str) -> tuple[Pairs, Pairs]:
 def simple(seed: int) -> tuple[Pairs, Pairs]:
     """A random training and test set of our own."""
     rows = everything()
-    order = permutation(len(rows), seed)
+    order = permutation(len(rows), Purpose.SIMPLE_SPLIT, seed)
     tested = round(SIMPLE_SHARE * len(rows))
     return rows.take(np.sort(order[tested:])), rows.take(np.sort(order[:tested]))
 
 
+def official_folder(root: Path) -> Path:
+    """Where root has, or would have, the official files."""
+    return folder_with(root, FOLDER, SIMPLE)
+
+
 def official_simple(folder: Path) -> tuple[Pairs, Pairs] | None:
     """The official random split, where its two files are in the folder."""
-    files = [folder / name for name in (SIMPLE_TRAIN, SIMPLE_TEST)]
+    files = [folder / name for name in SIMPLE]
     if not any(file.exists() for file in files):
         return None
     train, test = (read_official(file) for file in files)
@@ -210,10 +216,10 @@ def prepare(root: Path, folder: Path | None) -> list[Path]:
         raise DataError(
             "scan: made from its grammar, nothing to download; --from FOLDER takes the official simple split"
         )
-    found = next((place for place in (folder, folder / "SCAN") if (place / SIMPLE_TRAIN).exists()), None)
-    if found is None or official_simple(found) is None:
-        raise DataError(f"{folder}: no {SIMPLE_TRAIN} in it; expected the folder with the official SCAN files")
-    return [copy(found / name, root / "SCAN" / name) for name in (SIMPLE_TRAIN, SIMPLE_TEST)]
+    found = official_folder(folder)
+    if official_simple(found) is None:
+        raise DataError(f"{folder}: no {SIMPLE[0]} in it; expected the folder with the official SCAN files")
+    return [copy(found / name, root / FOLDER / name) for name in SIMPLE]
 
 
 def read_official(path: Path) -> Pairs:

@@ -7,25 +7,25 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from torch_ctree.data.errors import DataError
-from torch_ctree.data.order import permutation
-from torch_ctree.data.pairs import Integers, Pairs
+from torch_ctree.data.order import Purpose, permutation
+from torch_ctree.data.pairs import Pairs
 
 SHARE = 0.1  # of the pairs that are held out
 
 
-def random_rows(pairs: Pairs, *key: int, share: float = SHARE) -> tuple[Pairs, Pairs]:
-    """The rest and a random share of the rows, which the key decides."""
+def random_rows(pairs: Pairs, purpose: Purpose, seed: int, share: float = SHARE) -> tuple[Pairs, Pairs]:
+    """The rest and a random share of the rows."""
     held = np.zeros(len(pairs), bool)
-    held[permutation(len(pairs), *key)[: max(1, round(share * len(pairs)))]] = True
+    held[permutation(len(pairs), purpose, seed)[: max(1, round(share * len(pairs)))]] = True
     return _divide(pairs, held, "random")
 
 
-def random_sources(pairs: Pairs, *key: int, share: float = SHARE) -> tuple[Pairs, Pairs]:
+def random_sources(pairs: Pairs, purpose: Purpose, seed: int, share: float = SHARE) -> tuple[Pairs, Pairs]:
     """The rest and the rows of a random share of the sources, so that no source is on both sides."""
-    _, first, inverse = np.unique(pairs.fingerprints()[0], return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(pairs.source_fingerprints(), return_index=True, return_inverse=True)
     number = np.argsort(np.argsort(first))  # of each source, in the order they come: fingerprints have none that lasts
     chosen = np.zeros(len(first), bool)
-    chosen[permutation(len(first), *key)[: max(1, round(share * len(first)))]] = True
+    chosen[permutation(len(first), purpose, seed)[: max(1, round(share * len(first)))]] = True
     return _divide(pairs, chosen[number[inverse]], "random")
 
 
@@ -52,8 +52,4 @@ def _divide(pairs: Pairs, held: np.ndarray, how: str) -> tuple[Pairs, Pairs]:
             f"holding out {how!r} leaves {int((~held).sum()):,} of {len(pairs):,} pairs to train on "
             f"and holds {int(held.sum()):,} out; expected some of each"
         )
-    return pairs.take(_rows(~held)), pairs.take(_rows(held))
-
-
-def _rows(mask: np.ndarray) -> Integers:
-    return np.flatnonzero(mask)
+    return pairs.take(np.flatnonzero(~held)), pairs.take(np.flatnonzero(held))

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from torch_ctree.data.disk import write
+from torch_ctree.data.disk import read_json, write
 from torch_ctree.data.errors import DataError
+from torch_ctree.data.vocabulary import known
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -75,12 +76,8 @@ class Subwords(Sequence[str]):
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Numbers → text; bytes that are no UTF-8, which ``encode`` never gives, become "�"."""
-        return b"".join(self._spelled(token) for token in tokens).decode(errors="replace").removeprefix(" ")
-
-    def _spelled(self, token: int) -> bytes:
-        if not 0 <= token < len(self):
-            raise IndexError(f"token {token}: expected 0 to {len(self) - 1}")
-        return self._bytes[token]
+        pieces = (self._bytes[known(token, len(self))] for token in tokens)
+        return b"".join(pieces).decode(errors="replace").removeprefix(" ")
 
     def __len__(self) -> int:
         """How many pieces."""
@@ -117,15 +114,9 @@ class Subwords(Sequence[str]):
         """Read what ``save`` wrote."""
         from tokenizers import Tokenizer  # noqa: PLC0415
 
+        content = read_json(Path(path))
         try:
-            content = Path(path).read_bytes()
-            json.loads(content)
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-        except ValueError as error:
-            raise DataError(f"{path}: not a whole file of subwords ({error}); save it again") from error
-        try:
-            tokenizer = Tokenizer.from_str(content.decode())
+            tokenizer = Tokenizer.from_str(json.dumps(content))
         except Exception as error:  # the library knows no narrower one
             raise DataError(
                 f"{path}: not a file of subwords ({error}); expected one that Subwords.save wrote"

@@ -22,13 +22,17 @@ class Gold(NamedTuple):
     target: Tree
 
 
-@dataclass(frozen=True)
+SETS = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
+"""The sets every task has, and what files and Hub data sets may call them."""
+
+
+@dataclass(frozen=True, eq=False)
 class Task:
     """Sentence pairs to learn from and to be tested on."""
 
     name: str
-    splits: Mapping[str, Pairs]
-    """The sets by name: "train", "validation" and "test", and for some tasks others."""
+    sets: Mapping[str, Pairs]
+    """By name: "train", "validation" and "test", and for some tasks others."""
     origin: str
     """Where the pairs come from and how they were divided, in a few words."""
     gold: Callable[[Example], Gold] | None = None
@@ -39,24 +43,24 @@ class Task:
     @property
     def train(self) -> Pairs:
         """The pairs to train on."""
-        return self.splits["train"]
+        return self.sets["train"]
 
     @property
     def validation(self) -> Pairs:
         """The pairs to choose by: when to stop, which settings."""
-        return self.splits["validation"]
+        return self.sets["validation"]
 
     @property
     def test(self) -> Pairs:
         """The pairs to report on."""
-        return self.splits["test"]
+        return self.sets["test"]
 
     @property
     def gen(self) -> Pairs:
         """Question formation's generalisation set: questions of a structure that training never asks about."""
-        if "gen" not in self.splits:
-            raise AttributeError(f"{self.name} has no generalisation set; it has {', '.join(self.splits)}")
-        return self.splits["gen"]
+        if "gen" not in self.sets:
+            raise AttributeError(f"{self.name} has no generalisation set; it has {', '.join(self.sets)}")
+        return self.sets["gen"]
 
 
 def to_nltk(tree: Binary) -> Tree:

@@ -6,13 +6,23 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import overload
 
-from torch_ctree.data.disk import write
+from torch_ctree.data.disk import read_json, write
 from torch_ctree.data.errors import DataError
 
 UNKNOWN = "<unk>"
+KIND = "words"
+"""What a file says of itself, so that it is not taken for another."""
+
+
+def known(token: int, size: int) -> int:
+    """A token that a vocabulary of this size has; −1, which fills up in many places, is none."""
+    if not 0 <= token < size:
+        raise IndexError(f"token {token}: expected 0 to {size - 1}")
+    return token
 
 
 class Vocabulary(Sequence[str]):
@@ -32,6 +42,9 @@ class Vocabulary(Sequence[str]):
     def __init__(self, words: Sequence[str], unknown: str | None = None) -> None:
         self.words = tuple(words)
         self.unknown = unknown
+        for word in self.words:
+            if not isinstance(word, str) or word.split() != [word]:
+                raise DataError(f"words: got {word!r}; expected words, text without white space")
         self._numbers = {word: n for n, word in enumerate(self.words)}
         if len(self._numbers) != len(self.words):
             twice = next(word for word, count in Counter(self.words).items() if count > 1)
@@ -47,8 +60,9 @@ class Vocabulary(Sequence[str]):
         unknown: the word that stands for all others, such as ``"<unk>"``; it is added where it is not there
         """
         counts: Counter[str] = Counter()
-        for text in texts:
-            counts.update(text.split())
+        remaining = iter(texts)
+        while some := list(islice(remaining, 1000)):  # counting many at once is faster
+            counts.update(" ".join(some).split())
         words = [
             word for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if count >= min_count
         ]
@@ -86,7 +100,7 @@ class Vocabulary(Sequence[str]):
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Numbers → text."""
-        return " ".join(self.words[token] for token in tokens)
+        return " ".join(self.words[known(token, len(self))] for token in tokens)
 
     def __len__(self) -> int:
         """How many words."""
@@ -119,15 +133,18 @@ class Vocabulary(Sequence[str]):
 
     def save(self, path: str | Path) -> None:
         """Write one JSON file, whole or not at all."""
-        write(Path(path), json.dumps({"unknown": self.unknown, "words": self.words}, ensure_ascii=False, indent=0))
+        write(
+            Path(path),
+            json.dumps({"kind": KIND, "unknown": self.unknown, "words": self.words}, ensure_ascii=False, indent=0),
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
         """Read what ``save`` wrote."""
+        content = read_json(Path(path))
+        if not isinstance(content, dict) or content.get("kind") != KIND:
+            raise DataError(f"{path}: not a vocabulary of words; expected a file that Vocabulary.save wrote")
         try:
-            content = json.loads(Path(path).read_bytes())
-            return cls(content["words"], content["unknown"])
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}: not a whole vocabulary file ({error})") from error
+            return cls(list(content["words"]), content["unknown"])
+        except (KeyError, TypeError, DataError) as error:
+            raise DataError(f"{path}: a damaged vocabulary ({error}); save it again") from error

@@ -1,3 +1,4 @@
 """Trees and results to look at."""
 
 from torch_ctree.viewing.terminal import draw as draw
+from torch_ctree.viewing.terminal import width as width

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.cells import cell_len
+
 if TYPE_CHECKING:
     from nltk import Tree
 
@@ -11,7 +13,7 @@ GAP = 2  # blanks between neighbouring words
 
 
 class Drawing(NamedTuple):
-    """Lines of equal length, and the column where a line from above arrives."""
+    """Lines of equal width, and the column where a line from above arrives."""
 
     lines: list[str]
     anchor: int
@@ -31,20 +33,25 @@ def draw(tree: Tree | str) -> str:
     return "\n".join(line.rstrip() for line in _drawing(tree).lines)
 
 
+def width(text: str) -> int:
+    """The columns that a line takes in a terminal; 熊 takes two."""
+    return cell_len(text)
+
+
 def _drawing(tree: Tree | str) -> Drawing:
     if isinstance(tree, str):
-        return Drawing([tree], (len(tree) - 1) // 2)
+        return Drawing([tree], (width(tree) - 1) // 2)
     parts = [_drawing(part) for part in tree]
     height = max(len(part.lines) for part in parts)
     parts = [_lengthened(part, height) for part in parts]
     lines = [(" " * GAP).join(row) for row in zip(*(part.lines for part in parts), strict=True)]
-    starts = [sum(len(part.lines[0]) + GAP for part in parts[:n]) for n in range(len(parts))]
+    starts = [sum(width(part.lines[0]) + GAP for part in parts[:n]) for n in range(len(parts))]
     return _crowned(tree.label(), lines, [start + part.anchor for start, part in zip(starts, parts, strict=True)])
 
 
 def _lengthened(drawing: Drawing, height: int) -> Drawing:
     """With a line down to it from above, so that words of all depths end up on the last line."""
-    stem = " " * drawing.anchor + "│" + " " * (len(drawing.lines[0]) - drawing.anchor - 1)
+    stem = _padded(" " * drawing.anchor + "│", width(drawing.lines[0]))
     return Drawing([stem] * (height - len(drawing.lines)) + drawing.lines, drawing.anchor)
 
 
@@ -52,12 +59,15 @@ def _crowned(label: str, lines: list[str], anchors: list[int]) -> Drawing:
     """With a label above, joined to the parts at their anchors."""
     first, last = anchors[0], anchors[-1]
     middle = (first + last) // 2
-    branches = ["─" if first < n < last else " " for n in range(len(lines[0]))]
+    branches = ["─" if first < n < last else " " for n in range(last + 1)]
     for n in anchors:
         branches[n] = "┬"
     branches[first], branches[last] = "┌", "┐"
     branches[middle] = "│" if first == last else "┼" if middle in anchors else "┴"
-    width = max(len(lines[0]), len(label))
-    start = max(0, min(middle - (len(label) - 1) // 2, width - len(label)))
-    crown = (" " * start + label).ljust(width)
-    return Drawing([crown, *(line.ljust(width) for line in ["".join(branches), *lines])], middle)
+    room = max(width(lines[0]), width(label))
+    start = max(0, min(middle - (width(label) - 1) // 2, room - width(label)))
+    return Drawing([_padded(line, room) for line in (" " * start + label, "".join(branches), *lines)], middle)
+
+
+def _padded(line: str, room: int) -> str:
+    return line + " " * (room - width(line))

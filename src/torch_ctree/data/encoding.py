@@ -1,0 +1,119 @@
+"""From text to token ids."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torch_ctree.data.disk import read_json
+from torch_ctree.data.errors import DataError
+from torch_ctree.data.pairs import Integers, Pairs
+from torch_ctree.data.subwords import Subwords
+from torch_ctree.data.vocabulary import KIND, Vocabulary
+
+
+class Encoder(Protocol):
+    """What turns text into token ids and back: a ``Vocabulary`` of words, or ``Subwords``."""
+
+    def encode(self, text: str) -> list[int]:
+        """Text → token ids."""
+        ...
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Token ids → text."""
+        ...
+
+    def __len__(self) -> int:
+        """How many tokens there are."""
+        ...
+
+    def __getitem__(self, index: int, /) -> str:
+        """How a token is spelled."""
+        ...
+
+    def save(self, path: str | Path) -> None:
+        """Write one file, which ``load_encoder`` reads."""
+        ...
+
+
+def load_encoder(path: str | Path) -> Vocabulary | Subwords:
+    """A vocabulary or subwords, whichever the file holds."""
+    content = read_json(Path(path))
+    words = isinstance(content, dict) and content.get("kind") == KIND
+    return Vocabulary.load(path) if words else Subwords.load(path)
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """The token ids of one side of all pairs, end to end: four bytes a token, eight a sentence."""
+
+    tokens: NDArray[np.int32]
+    ends: Integers
+    """(pairs,): where each sentence ends in tokens; it starts where the one before ends."""
+
+    @classmethod
+    def encode(cls, texts: Iterable[str], encoder: Encoder, name: str) -> Side:
+        """Encode texts.
+
+        name: what the side is called where a text cannot be encoded
+        """
+        tokens, ends = array("i"), array("q")
+        for n, text in enumerate(texts, 1):
+            try:
+                tokens.extend(encoder.encode(text))
+            except DataError as error:
+                raise DataError(f"{name} {n}: {error}") from error
+            ends.append(len(tokens))
+        return cls(np.asarray(tokens, np.int32), np.asarray(ends, np.int64))  # no copy: arrays share their memory
+
+    @property
+    def lengths(self) -> Integers:
+        """(pairs,): tokens of each sentence."""
+        return np.diff(self.ends, prepend=0)
+
+    def padded(self, rows: Integers, width: int | None) -> tuple[Tensor, Tensor]:
+        """The sentences of these rows, filled up with 0 → tokens (rows, width) and lengths (rows,).
+
+        width: by default that of the longest
+        """
+        ends = self.ends[rows]
+        starts = np.where(rows == 0, 0, self.ends[rows - 1])
+        lengths = ends - starts
+        columns = np.arange(int(lengths.max()) if width is None else width)
+        inside = columns < lengths[:, None]
+        padded = np.zeros(inside.shape, np.int64)
+        padded[inside] = self.tokens[(starts[:, None] + columns)[inside]]
+        return torch.from_numpy(padded), torch.from_numpy(lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Pairs as token ids."""
+
+    source: Side
+    target: Side
+
+    @classmethod
+    def of(cls, pairs: Pairs, source: Encoder, target: Encoder) -> Encoded:
+        """Encode both sides of the pairs, each with its encoder."""
+        return cls(
+            Side.encode(pairs.sources(), source, "source"),
+            Side.encode(pairs.targets(), target, "target"),
+        )
+
+    def __len__(self) -> int:
+        """How many pairs."""
+        return len(self.source.ends)
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Tokens of the longest source and of the longest target."""
+        return int(self.source.lengths.max(initial=0)), int(self.target.lengths.max(initial=0))
