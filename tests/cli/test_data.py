@@ -1,4 +1,5 @@
 import gzip
+import os
 import subprocess
 import sys
 
@@ -151,16 +152,17 @@ def test_a_wrong_checksum_leaves_nothing_behind(refused, tiny, tmp_path):
         ),
         (["data", "show", "scan-length", "--n", "x"], "n: Expected a int. Got value: x"),
         (["data", "show", "scan-length", "--n", "0"], "n: got 0; expected 1 or more"),
-        (["data", "show"], "required"),
+        (["data", "show"], "expected name (see 'ctree data show --help')"),
         (["data", "show", "pairs.tsv", "--seed", "a.b"], "seed: Expected a int. Got value: a.b"),
         (["data", "list", "pairs.tsv"], "nrecognized arguments: pairs.tsv"),
         (["data", "shwo", "x"], "invalid choice: 'shwo'"),
-        (["data"], "be one of {list,show,prepare,check}"),
+        (["data"], "expected one of {list,show,prepare,check}"),
         (["dta"], "invalid choice: 'dta'"),
         (["data", "list", "--loud"], "nrecognized arguments: --loud"),
+        (["data", "prepare", "scan-foo"], "nothing to prepare"),
         (["data", "prepare", "pairs.tsv"], "nothing to prepare; expected one of multi30k, scan, questions"),
         (["data", "prepare", "scan-simple"], "made from its grammar, nothing to download"),
-        (["data", "check", "scan-length", "--seed", "-1"], "seed: got -1; expected 0 or more"),
+        (["data", "check", "scan-length", "--seed", "-1"], "seed: got -1; expected a whole number, 0 or more"),
     ],
 )
 def test_bad_command_lines(refused, words, said):
@@ -175,6 +177,48 @@ def test_help(capsys):
             main(words)
         assert stopped.value.code == 0
         assert "usage: ctree" in capsys.readouterr().out
+
+
+def test_what_is_shown_is_what_is_there(ctree, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("".join(f":smile: [bold]{n} \x1b[31m\t\x07 b\n" for n in range(9)))
+    printed = ctree("data", "show", tmp_path / "pairs.tsv", "--n", "1")
+    assert ":smile: [bold]" in printed
+    assert r"\x1b[31m" in printed
+    assert r"\x07 b" in printed
+
+
+def test_an_option_is_never_taken_for_nothing(refused, tmp_path):
+    path = pairs_file(tmp_path / "pairs.tsv")
+    for word in ("null", "#x", "~"):
+        assert "ctree: " in refused("data", "check", path, "--test", tmp_path / word / "none")
+    assert "no such file" in refused("data", "check", path, "--test", "null")
+
+
+@pytest.mark.parametrize("columns", ["0", "20", "40", "200"])
+def test_no_terminal_is_too_narrow(ctree, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert all(name in ctree("data", "list") for name in data.TASKS)
+    assert "validation  1,467 1–9 (6.7)" in ctree("data", "check", "scan-jump")
+
+
+def test_names_stand_in_errors_as_they_are(refused, tmp_path):
+    assert "two  blanks.tsv: no such" in refused("data", "check", "two  blanks.tsv")
+
+
+@pytest.mark.parametrize(
+    ("environment", "redirect", "code", "said"),
+    [
+        ({"PYTHONIOENCODING": "ascii"}, "", 0, ""),
+        ({}, "> /dev/full", 2, "ctree: cannot write: No space left on device\n"),
+        ({}, ">&-", 0, ""),
+    ],
+)
+def test_outputs_of_all_kinds(environment, redirect, code, said):
+    command = f"{sys.executable} -m torch_ctree data show scan-length --n 1 {redirect}"
+    done = subprocess.run(
+        ["bash", "-c", command], check=False, capture_output=True, text=True, env={**os.environ, **environment}
+    )
+    assert (done.returncode, done.stderr) == (code, said)
 
 
 def test_as_a_program():

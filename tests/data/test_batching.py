@@ -137,10 +137,14 @@ def test_fixed_shapes():
     ("options", "said"),
     [
         ({}, r"batch_size: got None; expected a number of pairs, or max_tokens"),
-        ({"batch_size": 0}, "batch_size: got 0; expected 1 or more"),
-        ({"max_tokens": -1}, "max_tokens: got -1; expected 1 or more"),
-        ({"batch_size": 2, "seed": -1}, "seed: got -1; expected 0 or more"),
+        ({"batch_size": 0}, "batch_size: got 0; expected a whole number, 1 or more"),
+        ({"max_tokens": -1}, "max_tokens: got -1; expected a whole number, 1 or more"),
+        ({"batch_size": 2, "seed": -1}, "seed: got -1; expected a whole number, 0 or more"),
         ({"batch_size": 2, "pad_to": (5,)}, r"pad_to: got \(5,\); expected \(5, 7\) or more"),
+        ({"batch_size": 2, "pad_to": 20}, r"pad_to: got 20; expected \(5, 7\) or more"),
+        ({"batch_size": 2, "pad_to": (5.5, 7)}, r"pad_to: got \(5\.5, 7\); expected"),
+        ({"batch_size": 1.5}, r"batch_size: got 1\.5; expected a whole number, 1 or more"),
+        ({"max_tokens": 1e3}, r"max_tokens: got 1000\.0; expected a whole number"),
         ({"max_tokens": 11}, "max_tokens: got 11; pair 2 alone has 12; expected as many or more"),
         ({"batch_size": 2, "pad_to": (4, 7)}, r"pad_to: got \(4, 7\); expected \(5, 7\) or more"),
         ({"max_tokens": 13, "pad_to": (5, 9)}, "max_tokens: got 13; pad_to alone has 14"),
@@ -152,7 +156,7 @@ def test_what_cannot_be(options, said):
 
 
 def test_no_such_epoch():
-    with pytest.raises(DataError, match=r"^epoch: got -1; expected 0 or more"):
+    with pytest.raises(DataError, match=r"^epoch: got -1; expected a whole number, 0 or more"):
         Batches(encoded([(1, 1)]), batch_size=1).epoch(-1)
 
 

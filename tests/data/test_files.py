@@ -99,6 +99,13 @@ def test_a_file_cut_off_in_the_middle_of_a_line(file):
         assert "line 3: the file ends in the middle of this line" in message(read_tsv, file(content[:end]))
 
 
+def test_what_is_not_utf8_at_all(file):
+    for encoding in ("utf-16-le", "utf-16-be"):
+        content = tsv([("ab", "cd")]).decode().encode(encoding)
+        assert "line 1: a NUL byte, so not text in UTF-8" in message(read_tsv, file(content))
+    assert "line 1: the lines end in carriage returns alone" in message(read_tsv, file(b"a\tb\rc\td\r"))
+
+
 def test_a_bad_byte_far_into_the_file(file):
     content = b"abc\tdef\n" * (CHUNK // 8 + 10) + b"\xff\tx\n" + b"abc\tdef\n"
     assert f"line {CHUNK // 8 + 11}: byte 0xff" in message(read_tsv, file(content))
@@ -109,13 +116,16 @@ def test_parallel_files_that_do_not_match(file):
     assert "has 3 lines and" in message(read_parallel, three, two)
     assert "two.en 2;" in message(read_parallel, three, two)
     empty = file(b"a\n\n", "empty.en")
-    assert "line 2: the target is empty" in message(lambda t, s: read_parallel(s, t), empty, two)
+    said = "line 2: the target is empty; fill it in, or delete this line in both files"
+    assert said in message(lambda t, s: read_parallel(s, t), empty, two)
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ('{"source": "a", "target": "b"', "not JSON"),
+        ("[" * 100_000, "JSON in too many brackets"),
+        ('{"source": "a", "tar', "not JSON (Unterminated string starting at, column 17)"),
         ('["a", "b"]', "list; expected an object"),
         ('{"source": "a", "goal": "b"}', "has no 'target'; it has 'source', 'goal'"),
         ('{"source": "a", "target": ""}', "'target' is ''; expected text"),

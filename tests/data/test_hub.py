@@ -46,7 +46,7 @@ def test_columns_plain_or_in_a_translation(tmp_path, wrap):
 
 
 def test_a_column_that_is_not_there(tmp_path):
-    with pytest.raises(DataError, match=r"no column 'de'; it has source, target. Say which with columns$"):
+    with pytest.raises(DataError, match=r"no column 'de'; it has 'source', 'target'. Say which with columns$"):
         data.load(put(tmp_path / "set", ROWS), columns=("de", "en"))
 
 
@@ -60,6 +60,21 @@ def test_a_data_set_that_is_not_there(tmp_path):
     with pytest.raises(DataError, match=r"^hf:.*none: cannot be loaded: ") as caught:
         data.load(f"hf:{tmp_path / 'none'}")
     assert "\n" not in str(caught.value)
+
+
+def test_two_sets_of_one_kind(tmp_path):
+    for name in ("a", "b", "c"):
+        place = put(tmp_path / "set", ROWS, name)
+    sets = [("train", "a"), ("dev", "b"), ("validation", "c")]
+    files = "".join(f"  - {{split: {name}, path: {file}.jsonl}}\n" for name, file in sets)
+    (tmp_path / "set" / "README.md").write_text(f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n")
+    with pytest.raises(DataError, match="has train, dev, validation; expected one set for each of train, validation"):
+        data.load(place)
+
+
+def test_no_name():
+    with pytest.raises(DataError, match=r"^hf:: no name; expected hf:owner/name$"):
+        data.load("hf:")
 
 
 def test_without_the_library(monkeypatch):

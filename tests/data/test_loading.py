@@ -1,3 +1,4 @@
+import gzip
 import json
 from collections import Counter
 
@@ -115,8 +116,7 @@ def test_words_that_never_come():
 def few(monkeypatch):
     """Question formation in small."""
     small = {"train": 300, "validation": 20, "test": 30, "gen": 40}
-    generate = questions.generate
-    monkeypatch.setattr(questions, "generate", lambda seed, given: generate(seed, small, given))
+    monkeypatch.setattr(questions, "SIZES", small)
     return small
 
 
@@ -139,7 +139,7 @@ def test_full_size_questions_and_the_official_files(official):
 
 
 def test_official_questions_are_used(few, tmp_path):
-    other = questions.generate(9, {})
+    other = questions.generate(9)
     (tmp_path / "question").mkdir()
     write(tmp_path / "question" / "question.test", other["test"])
     for root in (tmp_path, tmp_path / "question"):
@@ -203,6 +203,15 @@ def test_one_source_is_never_in_two_sets(tmp_path):
     assert sum(map(len, sets)) == len(set.union(*sets)) == 13
 
 
+def test_white_space_makes_no_other_source(tmp_path):
+    rows = [(source, f"t {n}") for n in range(30) for source in (f"a{n} b", f"a{n}  b", f" a{n} b ")]
+    for hold_out in (None, "longest"):
+        lengths = [(source, target + " x" * (n % 7)) for n, (source, target) in enumerate(rows)]
+        task = data.load(write(tmp_path / "pairs.tsv", lengths), hold_out=hold_out)
+        sets = [{" ".join(pair.source.split()) for pair in pairs} for pairs in task.sets.values()]
+        assert sum(map(len, sets)) == len(set.union(*sets)) == 30
+
+
 def test_sets_given_as_files(tmp_path):
     path, dev, test = (
         write(tmp_path / name, rows) for name, rows in [("a.tsv", ROWS), ("b.tsv", ROWS[:3]), ("c.tsv", ROWS[:2])]
@@ -220,7 +229,43 @@ def test_parallel_files(tmp_path):
         (tmp_path / name).write_text("".join(f"{row[side]}\n" for row in ROWS))
     task = data.load(f"{tmp_path}/text.de,{tmp_path}/text.en")
     assert sorted([*task.train, *task.validation, *task.test]) == sorted(ROWS)
-    assert "expected two parallel ones" in message("a,b,c")
+    assert "expected one, or two parallel ones with a comma between them" in message("a,b,c")
+    assert "expected one, or two parallel ones with a comma between them" in message(f"{tmp_path}/text.de,")
+    folder = tmp_path / "with,comma"
+    folder.mkdir()
+    for name in ("text.de", "text.en"):
+        (folder / name).write_bytes((tmp_path / name).read_bytes())
+    assert len(data.load(f"{folder}/text.de, {folder}/text.en").train) == 32
+
+
+@pytest.mark.parametrize("suffix", [".source .target", ".src .tgt", ".source.gz .target.gz"])
+def test_parallel_files_in_a_folder(tmp_path, suffix):
+    for side, end in enumerate(suffix.split()):
+        content = "".join(f"{row[side]}\n" for row in ROWS).encode()
+        (tmp_path / f"train{end}").write_bytes(gzip.compress(content) if end.endswith("gz") else content)
+    assert len(data.load(tmp_path).train) == 32
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.JSONL", "a.tsv.jsonl", "a.jsonl.gz", "A.JSONL.GZ"])
+def test_json_lines_by_their_name(tmp_path, name):
+    content = "".join(json.dumps({"source": s, "target": t}) + "\n" for s, t in ROWS).encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.lower().endswith("gz") else content)
+    assert len(data.load(tmp_path / name).train) == 32
+    assert len(data.load(write(tmp_path / "b.jsonl.tsv")).train) == 32
+
+
+def test_columns_of_files_that_have_none(tmp_path):
+    assert "takes no columns, which are for JSON lines" in message(write(tmp_path / "pairs.tsv"), columns="a,b")
+    assert "columns: got 'a,a'; expected two names" in message(tmp_path / "pairs.tsv", columns="a,a")
+
+
+def test_what_the_system_says(tmp_path):
+    assert "File name too long" in message("x" * 300 + ".tsv")
+    assert "Could not determine home" in message("~no-such-user/x.tsv")
+    assert message("") == "name: got nothing; expected a task, a file or a folder (see 'ctree data list')"
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert "loop" in message(tmp_path / "loop")
+    assert "no such file" in message(write(tmp_path / "pairs.tsv"), test="scan-length")
 
 
 def test_json_lines_with_columns_of_other_names(tmp_path):
@@ -243,21 +288,20 @@ def test_a_folder(tmp_path, name):
 
 
 def test_a_folder_that_is_not_clear(tmp_path):
-    assert "no training set; it has nothing" in message(tmp_path)
+    assert "no training set; expected train.tsv, train.jsonl, or train.source and train.target" in message(tmp_path)
     write(tmp_path / "train.tsv")
     (tmp_path / "train.jsonl").write_text('{"source": "a", "target": "b"}')
-    assert "are both there; expected one" in message(tmp_path)
+    assert "has train.tsv, train.jsonl; expected one of them" in message(tmp_path)
     (tmp_path / "train.jsonl").unlink()
     (tmp_path / "test.source").write_text("a\n")
     assert "test.target: cannot be read" in message(tmp_path)
 
 
 def test_too_few_to_divide(tmp_path):
-    assert "2 pairs; expected 3 at least" in message(write(tmp_path / "pairs.tsv", ROWS[:2]))
+    assert "2 different sources; expected 3 at least" in message(write(tmp_path / "pairs.tsv", ROWS[:2]))
     assert sizes(data.load(write(tmp_path / "pairs.tsv", ROWS[:3]))) == {"train": 1, "validation": 1, "test": 1}
-    assert "'random' leaves 0 of 3" in message(
-        write(tmp_path / "pairs.tsv", [("same", "x"), ("same", "y"), ("same", "z")])
-    )
+    same = write(tmp_path / "pairs.tsv", [("same", "x"), ("same ", "y"), (" same", "z")])
+    assert "1 different source; expected 3 at least, one for each set" in message(same)
 
 
 def test_names_that_are_not_there(tmp_path):
@@ -273,7 +317,7 @@ def test_names_that_are_not_there(tmp_path):
         )
     assert message("scan-jump", form="raw") == "scan-jump: takes no form, which is for Multi30k; leave it out"
     assert "hold_out='combination' is for SCAN" in message("questions", hold_out="combination")
-    assert message("scan-jump", seed=-1) == "seed: got -1; expected 0 or more"
+    assert message("scan-jump", seed=-1) == "seed: got -1; expected a whole number, 0 or more"
 
 
 def test_every_task_has_a_line():

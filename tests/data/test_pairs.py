@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_ctree.data import Example, Pairs
+from torch_ctree.data import DataError, Example, Pairs
 
 texts = st.text()
 rows = st.lists(st.tuples(texts, texts), max_size=8)
@@ -47,6 +47,21 @@ def test_no_such_row():
             pairs.take([0, row])
 
 
+def test_a_mask_is_not_row_numbers():
+    pairs = Pairs.of([("a", "b")] * 3)
+    for rows in ([True, False, True], [1.0]):
+        with pytest.raises(TypeError, match="expected row numbers"):
+            pairs.take(np.array(rows))
+    with pytest.raises(TypeError):
+        pairs[[0, 1]]  # type: ignore[call-overload]
+    assert len(pairs.take([])) == 0
+
+
+def test_half_a_surrogate_is_no_text():
+    with pytest.raises(DataError, match=r"^'a\\ud800': half a surrogate"):
+        Pairs.of([("a\ud800", "b")])
+
+
 def test_shows_itself():
     assert repr(Pairs.of([("a", "b")] * 2000)) == "<2,000 pairs: Example(source='a', target='b'), …>"
     assert repr(Pairs.of([])) == "<0 pairs>"
@@ -57,5 +72,6 @@ def test_fingerprints_are_equal_where_texts_are(rows):
     sources, whole = Pairs.of(rows).source_fingerprints(), Pairs.of(rows).fingerprints()
     for n in range(len(rows)):
         for m in range(n):
-            assert (sources[n] == sources[m]) == (rows[n][0] == rows[m][0])
-            assert (whole[n] == whole[m]) == (rows[n] == rows[m])
+            same = [rows[n][side].split() == rows[m][side].split() for side in (0, 1)]
+            assert (sources[n] == sources[m]) == same[0]
+            assert (whole[n] == whole[m]) == all(same)

@@ -203,6 +203,12 @@ def test_what_is_no_sentence(source):
 # Official files.
 
 
+@pytest.fixture
+def few(monkeypatch):
+    """The published sizes are those of the sets made here."""
+    monkeypatch.setattr(questions, "SIZES", SIZES)
+
+
 def put(folder, sets):
     folder.mkdir(parents=True, exist_ok=True)
     for name, pairs in sets.items():
@@ -210,7 +216,7 @@ def put(folder, sets):
     return folder
 
 
-def test_official_files_that_are_there_are_read(tmp_path):
+def test_official_files_that_are_there_are_read(few, tmp_path):
     assert questions.official(tmp_path) == {}
     given = {"validation": SETS["validation"], "gen": SETS["gen"]}
     found = questions.official(put(tmp_path, given))
@@ -243,7 +249,7 @@ def test_bad_rows_are_named(tmp_path, line, said):
         questions.official(tmp_path)
 
 
-def test_prepare_copies_what_is_there(tmp_path):
+def test_prepare_copies_what_is_there(few, tmp_path):
     put(tmp_path / "given" / "question", {"test": SETS["test"], "gen": SETS["gen"]})
     files = questions.prepare(tmp_path / "root", tmp_path / "given")
     assert [file.name for file in files] == ["question.test", "question.gen"]
@@ -252,3 +258,26 @@ def test_prepare_copies_what_is_there(tmp_path):
         questions.prepare(tmp_path / "root", tmp_path)
     with pytest.raises(DataError, match="nothing to download"):
         questions.prepare(tmp_path / "root", None)
+
+
+def test_a_file_that_is_not_whole(few, tmp_path):
+    put(tmp_path, {"test": SETS["test"][:37]})
+    with pytest.raises(DataError, match=r"question\.test: 37 pairs; expected 1,000; get the file again$"):
+        questions.official(tmp_path)
+
+
+def test_files_that_were_swapped(few, tmp_path):
+    put(tmp_path, {"test": SETS["gen"]})
+    with pytest.raises(DataError, match="line 1: a question of the structure withheld, so not of this set"):
+        questions.official(tmp_path)
+    (tmp_path / "question.test").unlink()
+    put(tmp_path, {"gen": SETS["test"]})
+    with pytest.raises(DataError, match="line 1: no relative clause on the subject of a question"):
+        questions.official(tmp_path)
+
+
+def test_a_training_file_with_sources_of_the_test_set(few, tmp_path):
+    rows = [*SETS["train"][:2990], *SETS["test"][:10]]
+    put(tmp_path, {"train": rows, "test": SETS["test"]})
+    with pytest.raises(DataError, match=r"question\.train, line 2991: another of the sets has this source too"):
+        questions.official(tmp_path)

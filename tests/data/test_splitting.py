@@ -44,16 +44,26 @@ def test_random_sources_never_share_one(rows, seed, share):
 
 @given(rows, st.floats(0, 1))
 def test_longest_targets_are_longer_than_all_others(rows, share):
+    rows = [(f"{source} {n}", target) for n, (source, target) in enumerate(rows)]
     parts = divided(longest_targets, Pairs.of(rows), share=share)
     if parts:
         rest, held = ([len(pair.target.split()) for pair in part] for part in parts)
         assert max(rest) < min(held)
-        assert len(held) <= share * len(rows)
+        assert len(held) <= share * len(rows) or len(set(held)) == 1
+
+
+@given(rows, st.floats(0, 1))
+def test_longest_targets_keep_sources_together(rows, share):
+    parts = divided(longest_targets, Pairs.of(rows), share=share)
+    if parts:
+        rest, held = ({pair.source for pair in part} for part in parts)
+        assert not rest & held
 
 
 def test_longest_targets_take_what_they_may():
-    pairs = Pairs.of([("s", "x " * n) for n in range(1, 11)])
+    pairs = Pairs.of([(f"s {n}", "x " * n) for n in range(1, 11)])
     assert [len(p.target.split()) for p in longest_targets(pairs, share=0.3)[1]] == [8, 9, 10]
+    assert [len(p.target.split()) for p in longest_targets(pairs, share=0.05)[1]] == [10]
 
 
 def test_words_must_come_in_one_phrase():
@@ -70,7 +80,7 @@ def test_nothing_or_everything_held_out_is_an_error():
         with_words(pairs, ["c"], lambda source: [source])
     with pytest.raises(DataError, match="'a' leaves 0 of 2"):
         with_words(pairs, ["a"], lambda source: [source])
-    with pytest.raises(DataError, match="'longest' leaves 2 of 2"):
+    with pytest.raises(DataError, match="'longest' leaves 0 of 2"):
         longest_targets(pairs)
     with pytest.raises(DataError, match="'random' leaves 0 of 1"):
         random_rows(pairs[:1], VALIDATION, 0)

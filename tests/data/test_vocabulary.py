@@ -122,6 +122,18 @@ def test_a_token_that_is_not_there(token):
         Vocabulary(["a", "b"]).decode([0, token])
 
 
+def test_a_string_is_not_several():
+    for make in (Vocabulary, Vocabulary.build, Subwords.train):
+        with pytest.raises(DataError, match="got the string 'a man'; expected several strings"):
+            make("a man")
+
+
+def test_long_words_are_cut_in_messages():
+    with pytest.raises(DataError) as caught:
+        Vocabulary(["a"]).encode("x" * 100_000)
+    assert len(str(caught.value)) < 300
+
+
 def test_either_kind_of_encoder_is_loaded(tmp_path):
     words, subwords = Vocabulary(["a", "b"]), Subwords.train(["a b a b"], size=260)
     for encoder in (words, subwords):

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser
@@ -29,14 +30,16 @@ class Parser(ArgumentParser):
         """Exit with status 2."""
         said = re.sub(r"<class '(\w+)'>", r"\1", " ".join(str(message).split()))
         said = re.sub(r'^Parser key "([\w.]+)"', r"\1", said)
-        if said.startswith("the following arguments are required"):
-            said = re.sub(r"\b\w+\.\w+\.(?=\w+$)", "", said)  # the command's own name stands before the argument's
-        fail(f"{said} (see '{(self.prog or 'ctree').replace(' [options]', '')} --help')")
+        said = re.sub(r'expected "(?:\w+\.)?(?:sub)?command" to be one of', "expected one of", said)
+        if missing := re.fullmatch(r"the following arguments are required: (\w+)\.(\w+)\.(\w+)", said):
+            room, command, argument = missing.groups()  # said by the top, which does not know better
+            fail(f"expected {argument} (see 'ctree {room} {command} --help')")
+        fail(f"{said} (see '{self.prog} --help')")
 
 
 def fail(message: str) -> NoReturn:
     """One line on the error output, and status 2."""
-    print(f"ctree: {' '.join(message.split())}", file=sys.stderr)
+    print("ctree:", re.sub(r"[\r\n]+", " ", message), file=sys.stderr)
     raise SystemExit(2)
 
 
@@ -47,6 +50,7 @@ def parser() -> Parser:
     for room, module in ROOMS.items():
         below = Parser(description=module.HELP)
         rooms.add_subcommand(room, below, help=module.HELP)
+        below.prog = f"ctree {room}"  # without the options that it does not have
         commands = below.add_subcommands(dest="subcommand", metavar="COMMAND")
         for name, function in module.COMMANDS.items():
             own = Parser(description=summary(function))
@@ -54,6 +58,7 @@ def parser() -> Parser:
                 add_arguments(own, load)
             add_arguments(own, function, TASK)
             commands.add_subcommand(name, own, help=summary(function))
+            own.prog = f"ctree {room} {name}"
     return top
 
 
@@ -70,6 +75,9 @@ def run(function: data.Command, given: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run ``ctree``."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a character that the terminal lacks is no reason to stop
     top = parser()
     if not (sys.argv[1:] if arguments is None else arguments):
         top.print_help()
@@ -78,11 +86,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = given[given.command]
     try:
         run(ROOMS[given.command].COMMANDS[chosen.subcommand], chosen[chosen.subcommand])
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except DataError as error:
         fail(str(error))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-    except BrokenPipeError:  # whoever was reading has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
+    except OSError as error:
+        _silence()
+        if isinstance(error, BrokenPipeError):  # whoever was reading has seen enough
+            raise SystemExit(1) from None
+        fail(f"cannot write: {error.strerror or error}")
+
+
+def _silence() -> None:
+    """Nothing more is written: what still waits to be could not be either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from jsonargparse import ArgumentParser
 
@@ -28,9 +28,14 @@ def add_arguments(parser: ArgumentParser, function: Callable[..., Any], skip: fr
     for name, called in names(function, skip).items():
         default = inspect.signature(function).parameters[name].default
         if default is inspect.Parameter.empty:
-            parser.add_argument(called, type=hints[name], help=explained[name])
+            parser.add_argument(called, type=_kind(hints[name]), help=explained[name])
         else:
-            parser.add_argument(f"--{called}", type=hints[name], default=default, help=explained[name])
+            parser.add_argument(f"--{called}", type=_kind(hints[name]), default=default, help=explained[name])
+
+
+def _kind(hint: Any) -> Any:
+    """Where text will do, text: jsonargparse reads ``null`` and ``#`` as nothing where nothing is allowed too."""
+    return str if str in get_args(hint) else hint
 
 
 def values(given: Any, function: Callable[..., Any], skip: frozenset[str] = frozenset()) -> dict[str, Any]:

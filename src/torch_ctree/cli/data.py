@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -11,6 +10,7 @@ from rich.table import Table
 from torch_ctree import data
 from torch_ctree.cli.arguments import Command
 from torch_ctree.data import multi30k, questions, scan
+from torch_ctree.data.errors import place, told
 from torch_ctree.data.order import Purpose, permutation
 from torch_ctree.trees.topology import depth_for_leaves
 from torch_ctree.viewing import draw, width
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nltk import Tree
 
 HELP = "Look at tasks, get their files, check your own pairs."
+LEAST = 40  # columns
 PREPARED = {"multi30k": multi30k.prepare, "scan": scan.prepare, "questions": questions.prepare}
 
 
@@ -27,10 +28,10 @@ def list_tasks() -> None:
     table = Table("name", "what it is", box=None, header_style="bold", pad_edge=False)
     for name, about in data.TASKS.items():
         table.add_row(name, about)
-    console = _console()
+    console = _console(table)
     console.print(table)
-    place = f"\nThe data folder is {data.data_folder()} ($CTREE_DATA or --root names another)."
-    console.print(place, markup=False, soft_wrap=True)
+    folder = f"\nThe data folder is {data.data_folder()} ($CTREE_DATA or --root names another)."
+    console.print(folder, markup=False, soft_wrap=True)
 
 
 def show(task: data.Task, n: int = 5, set_: str = "train") -> None:
@@ -45,7 +46,7 @@ def show(task: data.Task, n: int = 5, set_: str = "train") -> None:
         raise data.DataError(f"{task.name} has no set {set_!r}; it has {', '.join(task.sets)}")
     pairs = task.sets[set_]
     console = _console()
-    about = f"{task.name} {set_}: {len(pairs):,} pairs ({task.origin})"
+    about = visible(f"{task.name} {set_}: {len(pairs):,} pairs ({task.origin})")
     console.print(about, style="bold", markup=False, soft_wrap=True)
     for row in permutation(len(pairs), Purpose.ROWS_TO_SHOW)[:n].tolist():
         _show_example(console, row, pairs[row], task)
@@ -55,7 +56,7 @@ def _show_example(console: Console, row: int, example: data.Example, task: data.
     console.print(f"\n{row + 1}", style="dim")
     trees = task.gold(example) if task.gold else (None, None)
     for text, tree, style in zip(example, trees, ("cyan", "green"), strict=True):
-        console.print(text, style=style, markup=False, soft_wrap=True)
+        console.print(visible(text), style=style, markup=False, soft_wrap=True)
         if tree is not None:
             console.print(_drawn(tree, console.width), markup=False, soft_wrap=True)
 
@@ -66,27 +67,29 @@ def _drawn(tree: Tree, room: int) -> str:
     return drawing if max(map(width, drawing.splitlines())) <= room else tree.pformat(margin=room)
 
 
-def prepare(name: str, from_: Path | None = None, root: Path | None = None) -> None:
+def prepare(name: str, from_: str | None = None, root: str | None = None) -> None:
     """Put a task's files into the data folder: downloaded, or copied with --from.
 
     name: multi30k; or scan or questions, with --from
     from_: a folder with the files, in place of a download
     root: the folder to put them in (else the one that CTREE_DATA names, else a cache)
     """
-    task = name.partition("-")[0]  # scan-simple is scan
+    task = name.partition("-")[0] if name in data.TASKS else name  # scan-simple is scan
     if task not in PREPARED:
         raise data.DataError(f"{name}: nothing to prepare; expected one of {', '.join(PREPARED)}")
     folder = data.data_folder(root)
-    files = PREPARED[task](folder, from_)
+    with told():
+        files = PREPARED[task](folder, None if from_ is None else place(from_))
     _console().print(f"{len(files)} files of {task} are in {folder}", markup=False, soft_wrap=True)
 
 
 def check(task: data.Task) -> None:
     """Check a task or your own pairs: sizes, lengths, unknown words, repetitions, leaks, the depth a tree needs."""
-    console = _console()
-    with console.status("counting"):
+    with _console().status("counting"):
         reports = data.check(task)
-    console.print(_check_table(reports))
+    table = _check_table(reports)
+    console = _console(table)
+    console.print(table)
     for line in _remarks(reports):
         console.print(line, markup=False, soft_wrap=True)
 
@@ -127,8 +130,16 @@ def _remarks(reports: dict[str, data.SetReport]) -> list[str]:
     return remarks
 
 
-def _console() -> Console:
-    return Console(highlight=False)
+def _console(table: Table | None = None) -> Console:
+    """The terminal, taken to be wide enough for a table whatever it says: a line that wraps loses nothing."""
+    console = Console(highlight=False, emoji=False)
+    needed = 0 if table is None else Console(width=1000).measure(table).maximum
+    return Console(highlight=False, emoji=False, width=max(console.width, needed, LEAST))
+
+
+def visible(text: str) -> str:
+    """With control characters spelled out, so that a terminal shows them rather than obeys."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 COMMANDS: dict[str, Command] = {"list": list_tasks, "show": show, "prepare": prepare, "check": check}

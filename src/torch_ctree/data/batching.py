@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from torch_ctree.data.encoding import Encoded
-from torch_ctree.data.errors import DataError
+from torch_ctree.data.errors import DataError, check_whole
 from torch_ctree.data.order import Purpose, permutation
 from torch_ctree.data.pairs import Integers
 
@@ -99,8 +99,8 @@ class Batches:
         if batch_size is None and max_tokens is None:
             raise DataError("batch_size: got None; expected a number of pairs, or max_tokens")
         for name, value, least in (("batch_size", batch_size, 1), ("max_tokens", max_tokens, 1), ("seed", seed, 0)):
-            if value is not None and value < least:
-                raise DataError(f"{name}: got {value}; expected {least} or more")
+            if value is not None:
+                check_whole(name, value, least)
         self.pairs = pairs
         self.batch_size, self.max_tokens, self.pad_to = batch_size, max_tokens, pad_to
         self.bucketed = max_tokens is not None if bucketed is None else bucketed
@@ -109,9 +109,9 @@ class Batches:
         self._check_room()
 
     def _check_room(self) -> None:
-        longest, pad_to = self.pairs.longest, self.pad_to
-        if pad_to is not None and (len(pad_to) != 2 or longest[0] > pad_to[0] or longest[1] > pad_to[1]):
-            raise DataError(f"pad_to: got {pad_to}; expected {longest} or more, the longest source and target")
+        longest = self.pairs.longest
+        if self.pad_to is not None and not _fits(longest, self.pad_to):
+            raise DataError(f"pad_to: got {self.pad_to}; expected {longest} or more, the longest source and target")
         sizes = self._sizes[0] + self._sizes[1] if self.pad_to is None else np.full(1, sum(self.pad_to))
         if self.max_tokens is not None and len(self.pairs) and sizes.max() > self.max_tokens:
             where = "pad_to" if self.pad_to else f"pair {int(sizes.argmax()) + 1}"
@@ -129,8 +129,7 @@ class Batches:
 
     def epoch(self, epoch: int) -> Epoch:
         """The batches of one epoch, each made when it is asked for: ``epoch(3)[17:]`` goes on where a run stopped."""
-        if epoch < 0:
-            raise DataError(f"epoch: got {epoch}; expected 0 or more")
+        check_whole("epoch", epoch, 0)
         rows = np.arange(len(self.pairs))
         if self.shuffle:
             rows = permutation(len(self.pairs), Purpose.ROWS_OF_AN_EPOCH, self.seed, epoch)
@@ -169,6 +168,11 @@ class Batches:
         target, target_lengths = self.pairs.target.padded(shown, widths[1])
         numbers = torch.from_numpy(np.concatenate([rows, np.full(fill, -1)]))
         return Batch(source, source_lengths, target, target_lengths, numbers)
+
+
+def _fits(longest: tuple[int, int], pad_to: tuple[int, int]) -> bool:
+    whole = isinstance(pad_to, tuple) and len(pad_to) == 2 and all(isinstance(size, int) for size in pad_to)
+    return whole and longest[0] <= pad_to[0] and longest[1] <= pad_to[1]
 
 
 class Epoch(Sequence[Batch], Dataset[Batch]):

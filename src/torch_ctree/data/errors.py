@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -12,3 +14,37 @@ class DataError(ValueError):
 def bad_line(path: Path, line: int, what: str) -> DataError:
     """The error for one line of a file; lines count from 1."""
     return DataError(f"{path}, line {line}: {what}")
+
+
+def shown(value: object, most: int = 60) -> str:
+    """A value as a message quotes it, long ones cut."""
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def count(n: int, noun: str) -> str:
+    """``1 line``, ``2 lines``."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What the system says of a file becomes one line: a folder that may not be read, a name that is too long."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{error.filename or 'a file'}: {error.strerror or error}") from error
+
+
+def place(name: str | Path) -> Path:
+    """A path as the user wrote it, with ~ for the home folder."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise DataError(f"{name}: {error}") from error
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """An argument that must be a whole number."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise DataError(f"{name}: got {shown(value)}; expected a whole number, {least} or more")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from torch_ctree.data.errors import DataError, bad_line
+from torch_ctree.data.errors import DataError, bad_line, count, shown
 from torch_ctree.data.pairs import Integers, Pairs
 
 COLUMNS = ("source", "target")
@@ -31,7 +31,7 @@ def read_bytes(path: Path) -> bytes:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    if path.suffix != ".gz":
+    if path.suffix.lower() != ".gz":
         return content
     try:
         return gzip.decompress(content)
@@ -50,9 +50,12 @@ def _has(folder: Path, contents: Iterable[str]) -> bool:
 
 def read_pairs(path: Path, columns: tuple[str, str] = COLUMNS) -> Pairs:
     """The pairs of one file: JSON lines where its name says .jsonl, tab-separated otherwise."""
-    if ".jsonl" in path.suffixes[-2:]:
-        return read_jsonl(path, columns)
-    return read_tsv(path)
+    return read_jsonl(path, columns) if is_jsonl(path) else read_tsv(path)
+
+
+def is_jsonl(path: Path) -> bool:
+    """Whether a file is one of JSON lines, by its name; gzipped or not."""
+    return path.name.lower().removesuffix(".gz").endswith(".jsonl")
 
 
 def read_tsv(path: Path) -> Pairs:
@@ -68,11 +71,11 @@ def read_tsv(path: Path) -> Pairs:
         raise bad_line(
             path,
             line + 1,
-            f"{_count(columns[line], 'column')}; expected 2, a source and a target with one tab between them",
+            f"{count(columns[line], 'column')}; expected 2, a source and a target with one tab between them",
         )
     bounds = np.stack([starts, tabs, tabs + 1, ends], axis=1)
     for side, name in enumerate(COLUMNS):
-        _no_empty_side(text, bounds[:, 2 * side], bounds[:, 2 * side + 1], path, name)
+        _no_empty_side(text, bounds[:, 2 * side], bounds[:, 2 * side + 1], path, name, "delete the line")
     return Pairs(text, text, bounds)
 
 
@@ -82,12 +85,12 @@ def read_parallel(sources: Path, targets: Path) -> Pairs:
     for path, name in zip((sources, targets), COLUMNS, strict=True):
         text = read_bytes(path)
         starts, ends = lines(text, path)
-        _no_empty_side(text, starts, ends, path, name)
+        _no_empty_side(text, starts, ends, path, name, "delete this line in both files")
         texts.append(text)
         bounds += [starts, ends]
     if len(bounds[0]) != len(bounds[2]):
         raise DataError(
-            f"{sources} has {_count(len(bounds[0]), 'line')} and {targets} {len(bounds[2]):,}; "
+            f"{sources} has {count(len(bounds[0]), 'line')} and {targets} {len(bounds[2]):,}; "
             "expected line n of one to belong to line n of the other"
         )
     return Pairs(texts[0], texts[1], np.stack(bounds, axis=1))
@@ -105,17 +108,25 @@ def read_jsonl(path: Path, columns: tuple[str, str] = COLUMNS) -> Pairs:
 def _json_pair(content: bytes, path: Path, line: int, columns: tuple[str, str]) -> tuple[str, str]:
     try:
         row = json.loads(content)
-    except ValueError as error:
-        raise bad_line(path, line, f"not JSON ({error}); expected one object a line") from error
+    except json.JSONDecodeError as error:
+        what = f"not JSON ({error.msg}, column {error.colno}); expected one object a line"
+        raise bad_line(path, line, what) from error
+    except RecursionError as error:
+        raise bad_line(path, line, "JSON in too many brackets; expected one object a line") from error
     if not isinstance(row, dict):
         raise bad_line(path, line, f"{type(row).__name__}; expected an object with {columns[0]!r} and {columns[1]!r}")
     for column in columns:
         if column not in row:
-            named = ", ".join(map(repr, row)) or "nothing"
-            raise bad_line(path, line, f"has no {column!r}; it has {named}. Say which to read with columns")
+            raise bad_line(path, line, f"has no {column!r}; it has {named(row)}. Say which to read with columns")
         if not is_text(row[column]):
-            raise bad_line(path, line, f"{column!r} is {row[column]!r}; expected text")
+            raise bad_line(path, line, f"{column!r} is {shown(row[column])}; expected text")
     return row[columns[0]], row[columns[1]]
+
+
+def named(columns: Iterable[str]) -> str:
+    """The names of columns, the first few of many."""
+    names = [shown(name, 30) for name in columns]
+    return (", ".join(names[:8]) + (", …" if len(names) > 8 else "")) or "nothing"
 
 
 def is_text(value: object) -> bool:
@@ -133,10 +144,7 @@ def lines(text: bytes, path: Path, whole_last_line: bool = True) -> tuple[Intege
     ends = _positions(text, b"\n")
     if text and not text.endswith(b"\n"):
         if whole_last_line:
-            message = (
-                "the file ends in the middle of this line; get it again, or, if it is complete, add the last line break"
-            )
-            raise bad_line(path, len(ends) + 1, message)
+            raise bad_line(path, len(ends) + 1, _unfinished(text))
         ends = np.append(ends, len(text))
     if not len(ends):
         raise DataError(f"{path}: the file is empty; expected a pair a line")
@@ -148,8 +156,16 @@ def lines(text: bytes, path: Path, whole_last_line: bool = True) -> tuple[Intege
     return starts, np.maximum(starts, ends)
 
 
+def _unfinished(text: bytes) -> str:
+    if b"\n" not in text and b"\r" in text:
+        return "the lines end in carriage returns alone; save the file with line breaks of Unix or Windows"
+    return "the file ends in the middle of this line; get it again, or, if it is complete, add the last line break"
+
+
 def _check_utf8(text: bytes, path: Path) -> None:
     """Decoded a chunk at a time, so that no second copy of the text is held."""
+    if (at := text.find(b"\0")) >= 0:
+        raise bad_line(path, text.count(b"\n", 0, at) + 1, "a NUL byte, so not text in UTF-8; save the file as UTF-8")
     start = 0
     while start < len(text):
         end = text.find(b"\n", start + CHUNK) + 1 or len(text)
@@ -170,14 +186,10 @@ def _positions(text: bytes, byte: bytes) -> Integers:
     return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
-def _no_empty_side(text: bytes, starts: Integers, ends: Integers, path: Path, name: str) -> None:
+def _no_empty_side(text: bytes, starts: Integers, ends: Integers, path: Path, name: str, cure: str) -> None:
     characters = np.frombuffer(text, np.uint8)
     first = characters[np.minimum(starts, len(text) - 1)]
     suspects = np.flatnonzero((starts == ends) | np.isin(first, WHITE))  # the only ones worth a closer look
     for line in suspects.tolist():
         if not text[starts[line] : ends[line]].decode().strip():
-            raise bad_line(path, line + 1, f"the {name} is empty; fill it in, or delete the line")
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+            raise bad_line(path, line + 1, f"the {name} is empty; fill it in, or {cure}")

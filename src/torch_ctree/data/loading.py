@@ -9,9 +9,10 @@ from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 
-from torch_ctree.data import hub, multi30k, questions, scan, splitting
-from torch_ctree.data.errors import DataError
-from torch_ctree.data.files import COLUMNS, read_pairs, read_parallel
+import numpy as np
+
+from torch_ctree.data import multi30k, own, questions, scan, splitting
+from torch_ctree.data.errors import DataError, check_whole, count, place, told
 from torch_ctree.data.order import Purpose, permutation
 from torch_ctree.data.pairs import Pairs
 from torch_ctree.data.task import SETS, Task
@@ -33,15 +34,13 @@ TASKS = {
     "multi30k-en-de": "Multi30k translation from English (downloaded)",
 }
 SCAN = ("scan-simple", *(f"scan-{split}" for split in scan.SPLITS))
-SUFFIXES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
-SIDES = ((".source", ".target"), (".src", ".tgt"))
 
 
 def data_folder(root: str | Path | None = None) -> Path:
     """Where data files are: root; else what CTREE_DATA names; else a folder in the user's cache."""
     named = root or os.environ.get(FOLDER)
     if named:
-        return Path(named).expanduser()
+        return place(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torch-ctree"
 
 
@@ -83,28 +82,30 @@ def load(
     form: of Multi30k: ``"tokenised"``, the default (and lower-cased, blanks between words), or ``"raw"``
     validation: a file of your own pairs to validate on; by default a tenth is taken from the rest
     test: a file of your own pairs to test on; by default a tenth is taken from the rest
-    columns: where source and target are in JSON lines and Hub data sets, such as ``"de,en"`` or ("de", "en"); by
-        default ``"source,target"``
+    columns: where source and target are in JSON lines and Hub data sets, such as ``"de,en"``; by default
+        ``"source,target"``
 
     ``train`` and ``validation`` together are the official training set, or, for tasks that have one, ``validation`` is
     the official development set.
     """
     name = str(name)
-    if seed < 0:
-        raise DataError(f"seed: got {seed}; expected 0 or more")
+    check_whole("seed", seed, 0)
     _refuse(name, name in TASKS, "your own pairs", validation=validation, test=test, columns=columns)
     _refuse(name, not name.startswith("multi30k-"), "Multi30k", form=form)
+    if not name.strip():
+        raise DataError("name: got nothing; expected a task, a file or a folder (see 'ctree data list')")
     if hold_out == "combination" and name not in SCAN:
         raise DataError(
             f"{name}: hold_out='combination' is for SCAN; expected 'random', 'longest' or words of a source"
         )
-    if name in SCAN:
-        return _scan(name, root, seed, hold_out or "random")
-    if name == "questions":
-        return _held_out(_questions(root, seed), hold_out, seed)
-    if name in TASKS:
-        return _held_out(_multi30k(name, root, form or "tokenised"), hold_out, seed)
-    return _own(name, seed, hold_out, {"validation": validation, "test": test}, _two(columns or COLUMNS))
+    with told():
+        if name in SCAN:
+            return _scan(name, root, seed, hold_out or "random")
+        if name == "questions":
+            return _held_out(_questions(root, seed), hold_out, seed)
+        if name in TASKS:
+            return _held_out(_multi30k(name, root, form or "tokenised"), hold_out, seed)
+        return _own(name, seed, hold_out, {"validation": validation, "test": test}, columns)
 
 
 def _refuse(name: str, unfit: bool, meant: str, **options: object) -> None:
@@ -154,22 +155,25 @@ def _multi30k(name: str, root: str | Path | None, form: str) -> Task:
     return Task(name, sets, f"the {form} files in {folder}", languages=(source, target))
 
 
-# Your own pairs.
-
-
 def _own(
-    name: str, seed: int, hold_out: str | None, files: dict[str, str | Path | None], columns: tuple[str, str]
+    name: str,
+    seed: int,
+    hold_out: str | None,
+    files: dict[str, str | Path | None],
+    columns: str | tuple[str, str] | None,
 ) -> Task:
-    sets, origin = _sets(name, columns), name
+    if not own.is_place(name):
+        near = get_close_matches(name, TASKS, n=1)
+        hint = f"did you mean {near[0]}?" if near else "see 'ctree data list' for the tasks"
+        raise DataError(f"{name}: no such task or file; {hint}")
     if files["validation"] is not None and hold_out is not None:
         raise DataError(f"{name}: got a validation file and hold_out={hold_out!r}; expected one of them")
-    for key, file in files.items():
-        if file is not None:
-            sets[key] = _file(str(file), columns)
-    if "train" not in sets:
-        raise DataError(f"{name}: no training set; it has {', '.join(sets) or 'nothing'}")
+    sets = own.read_sets(name, columns)
+    sets |= {key: own.read_file(str(file), columns) for key, file in files.items() if file is not None}
+    _check_enough(name, sets)
+    origin = name
     if "test" not in sets:
-        sets["train"], sets["test"] = splitting.random_sources(_enough(sets["train"], name), Purpose.TEST_SET, seed)
+        sets["train"], sets["test"] = splitting.random_sources(sets["train"], Purpose.TEST_SET, seed)
         origin += f"; a tenth to test on, seed {seed}"
     if "validation" not in sets:
         hold_out = hold_out or "random"
@@ -178,52 +182,14 @@ def _own(
     return _held_out(Task(name, {key: sets[key] for key in order}, origin), hold_out, seed, by_source=True)
 
 
-def _two(columns: str | tuple[str, str]) -> tuple[str, str]:
-    names = [name.strip() for name in columns.split(",")] if isinstance(columns, str) else list(columns)
-    if len(names) != 2 or not all(names):
-        raise DataError(f"columns: got {columns!r}; expected two names, such as 'de,en'")
-    return names[0], names[1]
-
-
-def _enough(pairs: Pairs, name: str) -> Pairs:
-    if len(pairs) < 3:
-        raise DataError(f"{name}: {len(pairs)} pairs; expected 3 at least, to train, validate and test on")
-    return pairs
-
-
-def _sets(name: str, columns: tuple[str, str]) -> dict[str, Pairs]:
-    if name.startswith(hub.PREFIX):
-        return hub.read(name.removeprefix(hub.PREFIX), columns)
-    folder = Path(name).expanduser()
-    if not folder.is_dir():
-        return {"train": _file(name, columns)}
-    found = {key: _in_folder(folder, stems) for key, stems in SETS.items()}
-    return {key: _file(file, columns) for key, file in found.items() if file is not None}
-
-
-def _in_folder(folder: Path, stems: Sequence[str]) -> str | None:
-    """The file, or two parallel ones, for a set; named as in ``load``."""
-    single = [folder / f"{stem}{suffix}" for stem in stems for suffix in SUFFIXES]
-    double = [(folder / f"{stem}{a}", folder / f"{stem}{b}") for stem in stems for a, b in SIDES]
-    found = [str(file) for file in single if file.exists()]
-    found += [f"{a},{b}" for a, b in double if a.exists() or b.exists()]
-    if len(found) > 1:
-        raise DataError(f"{folder}: {' and '.join(found)} are both there; expected one")
-    return found[0] if found else None
-
-
-def _file(name: str, columns: tuple[str, str]) -> Pairs:
-    path = Path(name).expanduser()
-    if "," in name and not path.exists():
-        sides = name.split(",")
-        if len(sides) != 2:
-            raise DataError(f"{name}: {len(sides)} files; expected two parallel ones, with one comma between them")
-        return read_parallel(Path(sides[0]).expanduser(), Path(sides[1]).expanduser())
-    if not path.exists():
-        near = get_close_matches(name, TASKS, n=1)
-        hint = f"did you mean {near[0]}?" if near else "see 'ctree data list' for the tasks"
-        raise DataError(f"{name}: no such task or file; {hint}")
-    return read_pairs(path, columns)
+def _check_enough(name: str, sets: dict[str, Pairs]) -> None:
+    """As many different sources as there are sets to be made of them."""
+    if "train" not in sets:
+        raise DataError(f"{name}: no training set; it has {', '.join(sets)}")
+    needed = 1 + ("test" not in sets) + ("validation" not in sets)
+    sources = len(np.unique(sets["train"].source_fingerprints())) if needed > 1 else needed
+    if sources < needed:
+        raise DataError(f"{name}: {count(sources, 'different source')}; expected {needed} at least, one for each set")
 
 
 # Validation.

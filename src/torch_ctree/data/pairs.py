@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
@@ -9,6 +10,8 @@ from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+from torch_ctree.data.errors import DataError, shown
 
 Integers = NDArray[np.int64]
 
@@ -43,7 +46,7 @@ class Pairs(Sequence[Example]):
         for source, target in examples:
             for text, file in ((source, sources), (target, targets)):
                 bounds.append(file.tell())
-                file.write(text.encode())
+                file.write(_utf8(text))
                 bounds.append(file.tell())
         return cls(sources.getvalue(), targets.getvalue(), np.asarray(bounds, np.int64).reshape(-1, 4))
 
@@ -59,7 +62,7 @@ class Pairs(Sequence[Example]):
         """One example, or the pairs of a slice."""
         if isinstance(index, slice):
             return Pairs(self._source_text, self._target_text, self._bounds[index])
-        return self._example(*self._bounds[index].tolist())
+        return self._example(*self._bounds[operator.index(index)].tolist())
 
     def __iter__(self) -> Iterator[Example]:
         """Every example in turn."""
@@ -74,15 +77,15 @@ class Pairs(Sequence[Example]):
         return (self._target_text[a:b].decode() for a, b in self._rows(2, 4))
 
     def fingerprints(self) -> Integers:
-        """(n,): a number for each pair, the same for the same texts.
+        """(n,): a number for each pair, the same for the same words on both sides.
 
         Different ones have different numbers, but for a chance of one in 2^64; they hold within this process only.
         """
-        return np.fromiter(map(hash, self), np.int64, len(self))
+        return np.fromiter((hash((_spaced(s), _spaced(t))) for s, t in self), np.int64, len(self))
 
     def source_fingerprints(self) -> Integers:
         """(n,): the same for each source alone."""
-        return np.fromiter(map(hash, self.sources()), np.int64, len(self))
+        return np.fromiter((hash(_spaced(source)) for source in self.sources()), np.int64, len(self))
 
     def _rows(self, first: int, last: int) -> Iterator[list[int]]:
         """These columns of the bounds, a few rows at a time as Python numbers."""
@@ -95,7 +98,10 @@ class Pairs(Sequence[Example]):
 
     def take(self, rows: Integers | Sequence[int]) -> Pairs:
         """The pairs at these row numbers, in this order; a row may come more than once."""
-        chosen = np.asarray(rows, np.int64)
+        chosen = np.asarray(rows)
+        if chosen.size and chosen.dtype.kind not in "iu":
+            raise TypeError(f"rows: got {chosen.dtype}; expected row numbers (np.flatnonzero turns a mask into them)")
+        chosen = chosen.astype(np.int64)
         strange = (chosen < 0) | (chosen >= len(self))  # a −1 that fills up a batch is no row
         if strange.any():
             raise IndexError(f"rows: got {chosen[strange][0]}; expected 0 to {len(self) - 1}")
@@ -103,3 +109,15 @@ class Pairs(Sequence[Example]):
 
     def _example(self, s0: int, s1: int, t0: int, t1: int) -> Example:
         return Example(self._source_text[s0:s1].decode(), self._target_text[t0:t1].decode())
+
+
+def _spaced(text: str) -> str:
+    """With one blank between words: text that differs in white space alone is the same words."""
+    return " ".join(text.split())
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{shown(text)}: half a surrogate, which is no character; expected text") from error

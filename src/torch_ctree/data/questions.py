@@ -194,13 +194,16 @@ def _tells_apart(example: Example) -> bool:
     return len({word for word in example.source.split() if _CATEGORY.get(word, "").startswith("Aux")}) == 2
 
 
-def generate(seed: int, sizes: Mapping[str, int] = SIZES, given: Mapping[str, Pairs] | None = None) -> dict[str, Pairs]:
+def generate(
+    seed: int, sizes: Mapping[str, int] | None = None, given: Mapping[str, Pairs] | None = None
+) -> dict[str, Pairs]:
     """Every set, from one seed; no source comes twice, within a set or among them.
 
+    sizes: pairs of each set; by default those of the published ones
     given: sets that are there already, such as the official ones: they stay as they are, and none of their sources is
         made again
     """
-    sets = dict(given or {})
+    sizes, sets = sizes or SIZES, dict(given or {})
     taken = {example.source for pairs in sets.values() for example in pairs}
     for number, name in enumerate(SIZES):
         if name in sets:
@@ -272,7 +275,7 @@ def gold(example: Example) -> Gold:
 
 def _trees(source: str) -> tuple[Binary, Binary]:
     sentence, _, order = source.rpartition(" . ")
-    reader = _Reader(sentence)
+    reader = _Reader(sentence or source)
     subject, number = reader.noun_phrase()
     aux = reader.take(f"Aux_{number}")
     predicate = reader.predicate()
@@ -290,8 +293,19 @@ def official_folder(root: Path) -> Path:
 
 
 def official(folder: Path) -> dict[str, Pairs]:
-    """The official sets whose files are in the folder; every row is checked against the grammar."""
-    return {name: _read(folder / file) for name, file in FILES.items() if (folder / file).exists()}
+    """The official sets whose files are in the folder.
+
+    Every row is checked against the grammar and against what its set may hold, and the sets against each other.
+    """
+    sets = {name: _read(folder / file, name) for name, file in FILES.items() if (folder / file).exists()}
+    for name, pairs in sets.items():
+        others = {source for other, rows in sets.items() if other != name for source in rows.sources()}
+        for line, source in enumerate(pairs.sources(), 1):
+            if source in others:
+                raise bad_line(
+                    folder / FILES[name], line, "another of the sets has this source too; get the files again"
+                )
+    return sets
 
 
 def prepare(root: Path, folder: Path | None) -> list[Path]:
@@ -307,13 +321,30 @@ def prepare(root: Path, folder: Path | None) -> list[Path]:
     return [copy(found / FILES[name], root / FOLDER / FILES[name]) for name in sets]
 
 
-def _read(path: Path) -> Pairs:
+def _read(path: Path, name: str) -> Pairs:
     pairs = read_tsv(path)
     for line, example in enumerate(pairs, 1):
         try:
-            target = " ".join(leaves(_trees(example.source)[1]))
+            source, target = _trees(example.source)
         except DataError as error:
             raise bad_line(path, line, f"not of this task: {error}") from error
-        if example.target != target:
-            raise bad_line(path, line, f"the target is {example.target!r}; expected {target!r}")
+        if example.target != " ".join(leaves(target)):
+            raise bad_line(path, line, f"the target is {example.target!r}; expected {' '.join(leaves(target))!r}")
+        if _is_withheld(source) != (name == "gen"):
+            what = (
+                "no relative clause on the subject of a question"
+                if name == "gen"
+                else "a question of the structure withheld"
+            )
+            raise bad_line(path, line, f"{what}, so not of this set; get the file again")
+    if len(pairs) != SIZES[name]:
+        raise DataError(f"{path}: {len(pairs):,} pairs; expected {SIZES[name]:,}; get the file again")
     return pairs
+
+
+def _is_withheld(source: Binary) -> bool:
+    """Whether a source asks for a question and has a relative clause on its subject: ((S .) quest), S = (subject …)."""
+    match source:
+        case (_, (_, (_, (_, _, ("RC", _, _)), _), _), "quest"):
+            return True
+    return False

@@ -30,10 +30,15 @@ def random_sources(pairs: Pairs, purpose: Purpose, seed: int, share: float = SHA
 
 
 def longest_targets(pairs: Pairs, share: float = SHARE) -> tuple[Pairs, Pairs]:
-    """The rest and the rows with the longest targets: at most a share of them, by a limit that no length straddles."""
+    """The rest and the rows with the longest targets, by a limit that no length straddles.
+
+    They are at most a share of all, or else those of the greatest length alone. Rows with the same source stay
+    together, on the side of the longest of them.
+    """
     lengths = np.fromiter((len(pair.target.split()) for pair in pairs), np.int64, len(pairs))
-    limit = np.sort(lengths)[len(pairs) - 1 - int(share * len(pairs))]
-    return _divide(pairs, lengths > limit, "longest")
+    limit = min(np.sort(lengths)[len(pairs) - 1 - int(share * len(pairs))], lengths.max() - 1)
+    sources = pairs.source_fingerprints()
+    return _divide(pairs, np.isin(sources, sources[lengths > limit]), "longest")
 
 
 def with_words(pairs: Pairs, words: Sequence[str], phrases: Callable[[str], Sequence[str]]) -> tuple[Pairs, Pairs]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from torch_ctree.data.disk import read_json, write
-from torch_ctree.data.errors import DataError
-from torch_ctree.data.vocabulary import known
+from torch_ctree.data.errors import DataError, shown
+from torch_ctree.data.vocabulary import known, several
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -64,14 +64,14 @@ class Subwords(Sequence[str]):
             show_progress=False,  # it writes empty lines to the standard output
         )
         with _one_thread():
-            tokenizer.train_from_iterator(texts, trainer)
+            tokenizer.train_from_iterator(several(texts, "texts"), trainer)
         return cls(tokenizer)
 
     def encode(self, text: str) -> list[int]:
         """Text → the numbers of its pieces."""
         tokens = self._tokenizer.encode(text, add_special_tokens=False).ids
         if not tokens:
-            raise DataError(f"{text!r} has no word in it")
+            raise DataError(f"{shown(text)} has no word in it")
         return tokens
 
     def decode(self, tokens: Iterable[int]) -> str:

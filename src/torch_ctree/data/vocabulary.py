@@ -8,14 +8,24 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import overload
+from typing import TypeVar, overload
 
 from torch_ctree.data.disk import read_json, write
-from torch_ctree.data.errors import DataError
+from torch_ctree.data.errors import DataError, shown
 
 UNKNOWN = "<unk>"
 KIND = "words"
 """What a file says of itself, so that it is not taken for another."""
+
+
+T = TypeVar("T", bound=Iterable[str])
+
+
+def several(texts: T, name: str) -> T:
+    """Texts, as they are; a single string, which is letters one after the other, is a mistake."""
+    if isinstance(texts, str):
+        raise DataError(f"{name}: got the string {shown(texts)}; expected several strings, such as a list")
+    return texts
 
 
 def known(token: int, size: int) -> int:
@@ -40,11 +50,11 @@ class Vocabulary(Sequence[str]):
     """
 
     def __init__(self, words: Sequence[str], unknown: str | None = None) -> None:
-        self.words = tuple(words)
+        self.words = tuple(several(words, "words"))
         self.unknown = unknown
         for word in self.words:
             if not isinstance(word, str) or word.split() != [word]:
-                raise DataError(f"words: got {word!r}; expected words, text without white space")
+                raise DataError(f"words: got {shown(word)}; expected words, text without white space")
         self._numbers = {word: n for n, word in enumerate(self.words)}
         if len(self._numbers) != len(self.words):
             twice = next(word for word, count in Counter(self.words).items() if count > 1)
@@ -60,7 +70,7 @@ class Vocabulary(Sequence[str]):
         unknown: the word that stands for all others, such as ``"<unk>"``; it is added where it is not there
         """
         counts: Counter[str] = Counter()
-        remaining = iter(texts)
+        remaining = iter(several(texts, "texts"))
         while some := list(islice(remaining, 1000)):  # counting many at once is faster
             counts.update(" ".join(some).split())
         words = [
@@ -79,7 +89,7 @@ class Vocabulary(Sequence[str]):
         """Text → the numbers of its words."""
         words = text.split()
         if not words:
-            raise DataError(f"{text!r} has no word in it")
+            raise DataError(f"{shown(text)} has no word in it")
         if self.unknown is not None:
             other = self._numbers[self.unknown]
             return [self._numbers.get(word, other) for word in words]
@@ -95,8 +105,7 @@ class Vocabulary(Sequence[str]):
             if near
             else f"known are {', '.join(self.words[:8])}{', …' if len(self) > 8 else ''}"
         )
-        shown = text if len(text) <= 60 else text[:57] + "…"
-        return f"{shown!r}: {word!r} is not in the vocabulary of {len(self):,} words; {hint}"
+        return f"{shown(text)}: {shown(word)} is not in the vocabulary of {len(self):,} words; {hint}"
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Numbers → text."""
