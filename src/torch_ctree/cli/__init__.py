@@ -6,14 +6,16 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser
+from rich.console import Console
 
 from torch_ctree.cli import data
 from torch_ctree.cli.arguments import add_arguments, summary, values
-from torch_ctree.data import DataError, Task, load
+from torch_ctree.data import TASKS, DataError, Task, load
 
 ROOMS = {"data": data}
 """What comes after ``ctree``: modules with a HELP and with COMMANDS, plain functions by name.
@@ -69,8 +71,15 @@ def takes_task(function: data.Command) -> bool:
 
 def run(function: data.Command, given: Any) -> None:
     """Call a command with what was given on the command line."""
-    tasks: list[Task] = [load(**values(given, load))] if takes_task(function) else []
+    tasks = [load_task(values(given, load))] if takes_task(function) else []
     function(*tasks, **values(given, function, TASK))
+
+
+def load_task(options: dict[str, Any]) -> Task:
+    """A task, with a sign of life where that may take long; downloads show their own."""
+    is_file = options["name"] not in TASKS and not options["name"].startswith("hf:")
+    with Console(stderr=True).status("reading") if is_file else nullcontext():
+        return load(**options)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
