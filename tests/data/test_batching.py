@@ -208,3 +208,13 @@ def test_through_a_torch_data_loader():
     batches = Batches(encoded([(1 + n % 3, 2) for n in range(11)]), batch_size=4)
     loaded = torch.utils.data.DataLoader(batches.epoch(2), batch_size=None, num_workers=2)
     assert rows(loaded) == rows(batches.epoch(2))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_batch_on_the_gpu():
+    batch = Batches(encoded([(1, 2), (3, 1)]), batch_size=2).epoch(0)[0]
+    moved = batch.pin_memory().to("cuda", non_blocking=True)
+    assert moved.source.device.type == moved.target_mask.device.type == "cuda"
+    assert torch.equal(moved.source.cpu(), batch.source)
+    loader = torch.utils.data.DataLoader(Batches(encoded([(1, 2)] * 5), batch_size=2).epoch(0), None, pin_memory=True)
+    assert all(batch.target.is_pinned() for batch in loader)
