@@ -155,6 +155,11 @@ def test_what_cannot_be(options, said):
         Batches(encoded([(1, 1), (5, 7)]), **options)
 
 
+def test_numbers_of_numpy_are_numbers():
+    batches = Batches(encoded([(1, 1)] * 5), batch_size=np.int64(2), seed=np.int32(1))  # type: ignore[arg-type]
+    assert rows(batches.epoch(np.int64(3))) == rows(Batches(encoded([(1, 1)] * 5), batch_size=2, seed=1).epoch(3))  # type: ignore[arg-type]
+
+
 def test_no_such_epoch():
     with pytest.raises(DataError, match=r"^epoch: got -1; expected a whole number, 0 or more"):
         Batches(encoded([(1, 1)]), batch_size=1).epoch(-1)

@@ -268,11 +268,11 @@ def test_a_file_that_is_not_whole(few, tmp_path):
 
 def test_files_that_were_swapped(few, tmp_path):
     put(tmp_path, {"test": SETS["gen"]})
-    with pytest.raises(DataError, match="line 1: a question of the structure withheld, so not of this set"):
+    with pytest.raises(DataError, match="line 1: is a question with a relative clause on its subject"):
         questions.official(tmp_path)
     (tmp_path / "question.test").unlink()
     put(tmp_path, {"gen": SETS["test"]})
-    with pytest.raises(DataError, match="line 1: no relative clause on the subject of a question"):
+    with pytest.raises(DataError, match="line 1: is not a question with a relative clause on its subject"):
         questions.official(tmp_path)
 
 

@@ -160,9 +160,7 @@ class Batches:
     def collate(self, rows: Integers) -> Batch:
         """The batch of these rows."""
         fill = (self.rows_in_full or len(rows)) - len(rows)
-        shown = np.concatenate(
-            [rows, np.repeat(rows[:1], fill)]
-        )  # a filling row repeats a pair: it computes like any other
+        shown = np.concatenate([rows, np.repeat(rows[:1], fill)])  # what fills up is a pair too: it computes like one
         widths = self.pad_to or (None, None)
         source, source_lengths = self.pairs.source.padded(shown, widths[0])
         target, target_lengths = self.pairs.target.padded(shown, widths[1])

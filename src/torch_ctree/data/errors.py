@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from pathlib import Path
 
 
@@ -46,5 +47,5 @@ def place(name: str | Path) -> Path:
 
 def check_whole(name: str, value: object, least: int) -> None:
     """An argument that must be a whole number."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
         raise DataError(f"{name}: got {shown(value)}; expected a whole number, {least} or more")

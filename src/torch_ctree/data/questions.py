@@ -83,8 +83,8 @@ class Weights:
     """the same, on the object"""
 
 
-# The simplest weights that fit the official development set. The generalisation set follows the published grammar, in
-# which every rule but those of the relative clauses has the same weight.
+# The simplest weights that fit the official development set; the generalisation set follows the published grammar with
+# every rule equally likely (``who the yak does amuse`` has two, one for each number).
 ORDINARY = Weights(subject=(5, 2, 3), verb=(1, 4), object=(3, 3, 4), subject_clause=(1, 2, 1), object_clause=(2, 1, 1))
 GENERALISATION = Weights(
     subject=(0, 0, 1), verb=(1, 1), object=(1, 1, 1), subject_clause=(1, 2, 1), object_clause=(1, 2, 1)
@@ -176,9 +176,8 @@ def sentences(templates: Mapping[Template, int], *key: int) -> Iterator[Example]
     while True:
         for first, *rest in bits.random_raw((1024, 1 + max(map(len, words)))).tolist():
             n = bisect_right(bounds, first % bounds[-1])
-            yield _example(
-                chosen[n], [options[number % len(options)] for options, number in zip(words[n], rest, strict=False)]
-            )
+            filled = [options[number % len(options)] for options, number in zip(words[n], rest, strict=False)]
+            yield _example(chosen[n], filled)
 
 
 def _example(template: Template, words: list[str]) -> Example:
@@ -331,12 +330,8 @@ def _read(path: Path, name: str) -> Pairs:
         if example.target != " ".join(leaves(target)):
             raise bad_line(path, line, f"the target is {example.target!r}; expected {' '.join(leaves(target))!r}")
         if _is_withheld(source) != (name == "gen"):
-            what = (
-                "no relative clause on the subject of a question"
-                if name == "gen"
-                else "a question of the structure withheld"
-            )
-            raise bad_line(path, line, f"{what}, so not of this set; get the file again")
+            what = "is not" if name == "gen" else "is"
+            raise bad_line(path, line, f"{what} a question with a relative clause on its subject; get the file again")
     if len(pairs) != SIZES[name]:
         raise DataError(f"{path}: {len(pairs):,} pairs; expected {SIZES[name]:,}; get the file again")
     return pairs
