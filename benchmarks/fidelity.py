@@ -112,7 +112,8 @@ def markdown(results: dict[str, Any]) -> str:
             "",
             how,
             "",
-            f"Multi30k validation sentences that detokenising gives back, case and kinds of marks aside: {shares}.",
+            f"Multi30k validation sentences that detokenising gives back, case and kinds of marks aside: {shares}. "
+            "The rules were written with the training set and a part of these sentences in view.",
             "",
             "Question formation, in shares of each group, official / made here:",
             "",
@@ -154,7 +155,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True, help="a data folder with multi30k/ and question/")
     arguments = parser.parse_args()
     results = record.circumstances(torch.device("cpu"), None)
-    results["command"] = f"python benchmarks/fidelity.py --root {arguments.root.name}"
+    results["command"] = "python benchmarks/fidelity.py --root FOLDER"  # where the folder was is nobody's business
     results |= {"seed": SEED, "detokenised": detokenised(arguments.root)}
     results |= {"questions": proportions(arguments.root), "shortest": shortest(arguments.root)}
     path = record.ROOT / "benchmarks" / "results" / "fidelity.json"

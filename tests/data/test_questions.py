@@ -133,12 +133,13 @@ def test_sentences_come_as_often_as_their_weights_say(templates):
 
 @pytest.mark.parametrize("name", ["validation", "gen"])
 def test_the_official_proportions(name, official):
-    """But for sentences so short that other sets have most of those there are: they cannot come again."""
-    short = "Dnai", "DnRaiai"
+    """The shortest sentences aside, in the development set: training has most of those there are.
+
+    The weights were found with these very files, so this only tells that they are still what they were.
+    """
     templates = questions.generalisation() if name == "gen" else questions.ordinary()
-    found = map(structure, questions.official(official / "question")[name])
-    found = [kind for kind in found if kind.split()[0] not in short]
-    assert chi_square_p_value(found, proportions(templates, *short)) > 1e-3
+    found = [kind for kind in map(structure, questions.official(official / "question")[name]) if kind[:5] != "Dnai "]
+    assert chi_square_p_value(found, proportions(templates, "Dnai")) > 1e-3
 
 
 # Trees.

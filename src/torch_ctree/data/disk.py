@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from torch_ctree.data.errors import DataError
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
+def whole(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to that takes its name only once it is complete; after an error nothing of it is left.
 
     Missing folders are made. What stood under the name before stays there until the new file is whole and on the disk.
@@ -23,7 +23,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as aside:
             try:
-                yield aside  # type: ignore[misc]  (a temporary file is a BinaryIO in all but its declared type)
+                yield aside
                 aside.flush()
                 os.fsync(aside.fileno())
                 os.chmod(aside.name, 0o666 & ~_umask())
