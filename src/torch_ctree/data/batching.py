@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import overload
 
 import numpy as np
@@ -50,6 +50,13 @@ class Batch:
     def real(self) -> Tensor:
         """(B,): False at rows that only fill up; they repeat a real pair, and must not count."""
         return self.rows >= 0
+
+    def share(self, rank: int, processes: int) -> Batch:
+        """What one of several processes gets of this batch: equally many rows each, with rows that fill up if need be."""
+        mine = torch.arange(rank, rank + processes * -(-len(self) // processes), processes, device=self.rows.device)
+        there = mine < len(self)
+        part = Batch(*(field[mine.where(there, 0)] for field in self._fields()))
+        return replace(part, rows=part.rows.where(there, -1))
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
         """The same batch on a device."""

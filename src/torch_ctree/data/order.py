@@ -23,6 +23,8 @@ class Purpose(IntEnum):
     ROWS_OF_AN_EPOCH = 6
     BATCHES_OF_AN_EPOCH = 7
     ROWS_TO_SHOW = 8
+    FIRST_WEIGHTS = 9
+    DROPOUT = 10
 
 
 def random_bits(purpose: Purpose, *key: int) -> np.random.PCG64:

@@ -1,0 +1,18 @@
+"""The paper's activation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Activation(nn.Module):
+    """tanh(layernorm(x)) over the last dimension."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, H) → (…, H)"""
+        return torch.tanh(self.norm(x))

@@ -1,0 +1,97 @@
+"""What a model is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from torch_ctree.models.errors import ModelError
+
+Contextualiser = Literal["bidirectional", "forward", "none"]
+OutputLayer = Literal["mlp", "lexical-attention"]
+
+DEEPEST = 20
+"""2^20 words and twice as many vertices: more is a slip of the finger."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The parts of a model and their sizes. The defaults are the paper's settings for SCAN.
+
+    encoder: what reads the source: ``ordered-memory`` or ``birnn``, or one of your own in ``ENCODERS``
+    decoder: what says the target: ``ctree``, the latent tree; or left to right ``production``, the tree's own cell, ``gru``
+        or ``lstm``; or one of your own in ``DECODERS``
+    output: how a state becomes a word: ``mlp``, or ``lexical-attention``, which looks at source words without context
+    contextualiser: what Ordered Memory reads: states of a ``bidirectional`` or ``forward`` GRU, or with ``none`` the words
+        themselves
+    width: of every state and embedding
+    depth: of the tree: it has room for 2^depth words (sequential decoders stop there too); by default chosen from the data
+    slots: of Ordered Memory
+    layers: of the deep bidirectional encoder ``birnn``
+    decoder_layers: of the decoders ``gru`` and ``lstm``
+    beam: how many beginnings the search of a sequential decoder keeps; a tree is searched exactly
+    dropout: everywhere but in attention
+    attention_dropout: of the queries and keys of attention
+    options: settings of encoders and decoders of your own
+    """
+
+    encoder: str = "ordered-memory"
+    decoder: str = "ctree"
+    output: OutputLayer = "lexical-attention"
+    contextualiser: Contextualiser = "bidirectional"
+    width: int = 128
+    depth: int | None = None
+    slots: int = 5
+    layers: int = 5
+    decoder_layers: int = 1
+    beam: int = 1
+    dropout: float = 0.1
+    attention_dropout: float = 0.6
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what no model can be made of."""
+        for name in ("encoder", "decoder"):
+            if not isinstance(getattr(self, name), str):
+                raise ModelError(f"{name}: got {getattr(self, name)!r}; expected a name")
+        for name, choices in (("output", OutputLayer), ("contextualiser", Contextualiser)):
+            if getattr(self, name) not in get_args(choices):
+                raise ModelError(f"{name}: got {getattr(self, name)!r}; expected {' or '.join(get_args(choices))}")
+        for name in ("width", "slots", "layers", "decoder_layers", "beam"):
+            if not _is_whole(getattr(self, name)) or getattr(self, name) < 1:
+                raise ModelError(f"{name}: got {getattr(self, name)!r}; expected a whole number, 1 or more")
+        if self.width % 2:
+            raise ModelError(f"width: got {self.width}; expected an even number: half for each direction of reading")
+        if self.depth is not None:
+            check_depth(self.depth)
+        for name in ("dropout", "attention_dropout"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
+                raise ModelError(f"{name}: got {value!r}; expected a number from 0 to less than 1")
+        if not isinstance(self.options, Mapping):
+            raise ModelError(f"options: got {self.options!r}; expected settings by name")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for a file."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
+        """What ``to_dict`` gave; settings that this version does not know are an error."""
+        if not isinstance(values, Mapping):
+            raise ModelError(f"model: got {values!r}; expected settings by name")
+        known = [setting.name for setting in fields(cls)]
+        if strange := [name for name in values if name not in known]:
+            raise ModelError(f"model: got the setting {strange[0]!r}; expected one of {', '.join(known)}")
+        return cls(**values)
+
+
+def check_depth(value: object) -> None:
+    """A depth that a tree can have."""
+    if not (isinstance(value, int) and _is_whole(value) and 0 <= value <= DEEPEST):
+        raise ModelError(f"depth: got {value!r}; expected a whole number from 0 to {DEEPEST}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,15 @@
+"""What says the target."""
+
+from torch_ctree.models.decoders.ctree import CTree as CTree
+from torch_ctree.models.decoders.decoder import Decoded as Decoded
+from torch_ctree.models.decoders.decoder import Decoder as Decoder
+from torch_ctree.models.decoders.production import ProductionSequence
+from torch_ctree.models.decoders.rnn import GRUDecoder, LSTMDecoder
+
+DECODERS: dict[str, type[Decoder]] = {
+    "ctree": CTree,
+    "production": ProductionSequence,
+    "gru": GRUDecoder,
+    "lstm": LSTMDecoder,
+}
+"""By the name that ``ModelConfig.decoder`` gives; add your own."""

@@ -1,0 +1,99 @@
+"""The CTree decoder: a complete tree of states, grown level by level from the root."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from torch_ctree.models.activation import Activation
+from torch_ctree.models.attention import Attention
+from torch_ctree.models.configuration import ModelConfig
+from torch_ctree.models.decoders.decoder import Decoded, Decoder
+from torch_ctree.models.dropout import Dropout
+from torch_ctree.models.encoders import Encoding
+from torch_ctree.models.output import Scores, output_layer
+from torch_ctree.models.production import Production
+from torch_ctree.trees import Derivation, Emission, LatentTree, LinearEmission, TokenLogits
+from torch_ctree.trees.emission import BLOCK_ELEMENTS
+
+
+class Expansion(NamedTuple):
+    """The complete tree, vertices in heap order."""
+
+    states: Tensor  # (B, V, H)
+    contexts: Tensor | None  # (B, V, H), where the output layer wants them
+    leaf_logits: Tensor  # (B, V)
+
+
+class CTree(Decoder):
+    """p(target | source) as a ``LatentTree`` whose parameters a recursive network makes (§4).
+
+    At each vertex: a context by attention over the source's nodes, the probability to be a leaf, the words, two children.
+    The same functions serve every level, so that a tree can be grown deeper than in training.
+    """
+
+    def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
+        super().__init__()
+        width = config.width
+        self.depth = config.depth
+        self.activation = Activation(width)
+        self.root = nn.Linear(width, width)
+        self.attention = Attention(width, config.attention_dropout)
+        self.production = Production(width, self.activation)
+        self.leaf = nn.Linear(2 * width, 2)  # a softmax of two, as in the paper
+        nn.init.zeros_(self.leaf.weight)
+        self.output = output_layer(config, words, source_words, self.attention)
+        self.dropout = Dropout(config.dropout)
+
+    def distribution(self, encoding: Encoding, depth: int | None = None) -> LatentTree:
+        """The distribution over (target, tree) pairs, (B,)."""
+        tree = self.expand(encoding, self.depth if depth is None else depth)
+        emission = _emission(self.output(tree.states, tree.contexts, encoding))
+        return LatentTree(tree.leaf_logits, emission, validate_args=False)
+
+    def expand(self, encoding: Encoding, depth: int | None) -> Expansion:
+        """Grow the complete tree from the source's root."""
+        assert depth is not None
+        nodes = self.attention.memory(encoding.nodes, encoding.nodes, encoding.nodes_mask)
+        state = self.activation(self.root(encoding.root))[:, None]  # (B, 1, H)
+        context = encoding.root[:, None]
+        states, contexts, leaf_logits = [state], [context], []
+        for _ in range(depth):
+            leaf_logits.append(self.leaf_logit(state, context))
+            state = self.production(self.dropout(state), context).flatten(1, 2)  # (B, 2^d, H)
+            states.append(state)
+            if len(states) <= depth or self.output.needs_contexts:
+                context = self.attention(state, nodes)
+                contexts.append(context)
+        leaf_logits.append(state.new_zeros(state.shape[:2]))  # the deepest are leaves whatever they say
+        wanted = torch.cat(contexts, 1) if self.output.needs_contexts else None
+        return Expansion(torch.cat(states, 1), wanted, torch.cat(leaf_logits, 1))
+
+    def leaf_logit(self, state: Tensor, context: Tensor) -> Tensor:
+        """(B, Q, H) each → the logit of l_v, (B, Q)"""
+        leaf, split = self.leaf(self.dropout(torch.cat([state, context], -1))).unbind(-1)
+        return leaf - split
+
+    def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:
+        """log p(target | source), the sum over all trees: tokens (B, N), lengths (B,) → (B,)"""
+        return self.distribution(encoding, depth).log_prob(tokens, lengths)
+
+    def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
+        """The k best (target, tree) pairs, exactly: (k, B, …). max_length: only for k = 1"""
+        with torch.no_grad():
+            dist = self.distribution(encoding, depth)
+            best = _stacked(dist.argmax(max_length)) if k == 1 else dist.topk(k)
+        return Decoded(best.tokens, best.lengths, best.log_prob, best)
+
+
+def _emission(scores: Scores) -> Emission:
+    """Logits as a tensor where they are few, else in blocks."""
+    few = scores.features.shape[:-1].numel() * len(scores.weight) <= BLOCK_ELEMENTS
+    return TokenLogits(scores.logits()) if few else LinearEmission(*scores)
+
+
+def _stacked(best: Derivation) -> Derivation:
+    """With a dimension of one in front."""
+    return Derivation(*(field[None] for field in (best.tokens, best.lengths, best.vertices, best.log_prob)))

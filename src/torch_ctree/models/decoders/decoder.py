@@ -1,0 +1,50 @@
+"""What every decoder can do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from torch_ctree.models.encoders import Encoding
+from torch_ctree.trees import Derivation
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """Answers, padded to the longest."""
+
+    tokens: Tensor
+    """(*batch, N): token ids, anything past an answer's length."""
+    lengths: Tensor
+    """(*batch,)"""
+    log_prob: Tensor
+    """(*batch,): of the answer, for a tree decoder together with its tree; −inf where there is no answer."""
+    derivation: Derivation | None = None
+    """The same answers with their trees, from a tree decoder."""
+
+    def matches(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Where the answer is just this sentence: tokens (*batch, N), lengths (*batch,) → (*batch,)"""
+        size = max(tokens.shape[-1], self.tokens.shape[-1])
+        mine, theirs = (nn.functional.pad(x, (0, size - x.shape[-1])) for x in (self.tokens, tokens))
+        past = torch.arange(size, device=lengths.device) >= lengths[..., None]
+        return (self.lengths == lengths) & ((mine == theirs) | past).all(-1)
+
+
+class Decoder(nn.Module, ABC):
+    """Says targets. A decoder of your own is a subclass with an entry in ``DECODERS``.
+
+    It is made with ``(config, words, source_words)``: a ``ModelConfig``, and the number of words of either side.
+
+    depth, everywhere: answers have at most 2^depth words, in trees at most so deep; by default ``config.depth``
+    """
+
+    @abstractmethod
+    def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:
+        """log p(target | source), differentiable: tokens (B, N), lengths (B,) → (B,)"""
+
+    @abstractmethod
+    def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
+        """The k best answers, best first: (k, B, …); not differentiable."""

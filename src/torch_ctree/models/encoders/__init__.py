@@ -1,0 +1,9 @@
+"""What reads the source."""
+
+from torch_ctree.models.encoders.birnn import BiRNN
+from torch_ctree.models.encoders.encoding import Encoding as Encoding
+from torch_ctree.models.encoders.encoding import SourceEncoder as SourceEncoder
+from torch_ctree.models.encoders.ordered_memory import OrderedMemory
+
+ENCODERS: dict[str, type[SourceEncoder]] = {"ordered-memory": OrderedMemory, "birnn": BiRNN}
+"""By the name that ``ModelConfig.encoder`` gives; add your own."""

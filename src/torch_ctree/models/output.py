@@ -1,0 +1,91 @@
+"""From the state of a vertex to its word: an MLP, or lexical attention."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from torch_ctree.models.activation import Activation
+from torch_ctree.models.attention import Attention
+from torch_ctree.models.configuration import ModelConfig
+from torch_ctree.models.dropout import Dropout
+from torch_ctree.models.encoders import Encoding
+
+
+class Scores(NamedTuple):
+    """Word logits as a linear layer, ``features · weightᵀ + bias``, so that a large vocabulary need not be written out."""
+
+    features: Tensor  # (B, Q, H)
+    weight: Tensor  # (K, H)
+    bias: Tensor | None  # (K,)
+
+    def logits(self) -> Tensor:
+        """(B, Q, K)"""
+        return nn.functional.linear(*self)
+
+
+class Output(nn.Module, ABC):
+    """Scores words."""
+
+    needs_contexts: bool
+    """Whether it looks at the contexts of vertices; where it does not, they need not be computed."""
+
+    @abstractmethod
+    def forward(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Scores:
+        """states and their contexts (B, Q, H) → Scores of K words"""
+
+
+class MLP(Output):
+    """Two layers over [h; c]."""
+
+    needs_contexts = True
+
+    def __init__(self, config: ModelConfig, words: int) -> None:
+        super().__init__()
+        width = config.width
+        self.hidden = nn.Sequential(
+            Dropout(config.dropout), nn.Linear(2 * width, width), Activation(width), Dropout(config.dropout)
+        )
+        self.words = nn.Linear(width, words)
+
+    def forward(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Scores:
+        """states and contexts (B, Q, H) → Scores"""
+        assert contexts is not None
+        return Scores(self.hidden(torch.cat([states, contexts], -1)), self.words.weight, self.words.bias)
+
+
+class LexicalAttention(Output):
+    """A state attends to the source; what it gets are embeddings of words without their context (§5.1).
+
+    So ``jump`` in the source can always become ``JUMP``, whatever stands around it. The embeddings are a table of their
+    own; they and those of the target words go through tanh(layernorm(·)).
+
+    attention: shared with the contexts of vertices
+    """
+
+    needs_contexts = False
+
+    def __init__(self, config: ModelConfig, words: int, source_words: int, attention: Attention) -> None:
+        super().__init__()
+        self.attention = attention
+        self.source = nn.Embedding(source_words, config.width)
+        self.source_activation = Activation(config.width)
+        self.words = nn.Parameter(torch.zeros(words, config.width))
+        self.words_activation = Activation(config.width)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Scores:
+        """states (B, Q, H) → Scores"""
+        values = self.source_activation(self.source(encoding.tokens))
+        attended = self.attention(states, self.attention.memory(encoding.leaves, values, encoding.mask))
+        return Scores(self.dropout(attended), self.words_activation(self.words), None)
+
+
+def output_layer(config: ModelConfig, words: int, source_words: int, attention: Attention) -> Output:
+    """The one that ``config.output`` names."""
+    if config.output == "mlp":
+        return MLP(config, words)
+    return LexicalAttention(config, words, source_words, attention)

@@ -1,0 +1,166 @@
+"""Seq2Seq: an encoder and a decoder with their vocabularies, behind one interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from torch_ctree.data import Batch, Encoder, Side
+from torch_ctree.models import pretrained
+from torch_ctree.models.configuration import ModelConfig
+from torch_ctree.models.decoders import DECODERS, CTree, Decoded, Decoder
+from torch_ctree.models.encoders import ENCODERS, Encoding, SourceEncoder
+from torch_ctree.models.errors import ModelError
+from torch_ctree.trees import LatentTree, TreePosterior
+
+if TYPE_CHECKING:
+    from nltk import Tree
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model says to one source."""
+
+    text: str
+    log_prob: float
+    """Of the answer, for a tree decoder together with its tree."""
+    tree: Tree | None
+    """From a tree decoder."""
+
+
+class Seq2Seq(nn.Module):
+    """A model of targets given sources.
+
+    config: the parts and their sizes; ``depth`` must be chosen
+    source: the words of sources
+    target: the words of targets
+    """
+
+    def __init__(self, config: ModelConfig, source: Encoder, target: Encoder) -> None:
+        super().__init__()
+        if config.depth is None:
+            raise ModelError("depth: got None; expected a number, such as 8 for targets of up to 256 words")
+        self.config, self.source, self.target = config, source, target
+        self.encoder: SourceEncoder = _entry("encoder", config.encoder, ENCODERS)(config, len(source))
+        self.decoder: Decoder = _entry("decoder", config.decoder, DECODERS)(config, len(target), len(source))
+
+    # --- batches ------------------------------------------------------------------------------------------------------
+
+    def encode(self, batch: Batch) -> Encoding:
+        """The sources, as the decoder sees them."""
+        return self.encoder(batch.source, batch.source_lengths)
+
+    def score(self, batch: Batch, depth: int | None = None) -> Tensor:
+        """log p(target | source), (B,); for a tree decoder the sum over all trees of the target."""
+        return self.decoder.score(self.encode(batch), batch.target, batch.target_lengths, depth)
+
+    def losses(self, batch: Batch) -> Tensor:
+        """(B,): −log p(target | source) for each target word; 0 for rows that only fill up."""
+        return torch.where(batch.real, -self.score(batch) / batch.target_lengths, 0)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """What training makes small: the mean of ``losses`` over the pairs."""
+        return self.losses(batch).sum() / batch.real.sum()
+
+    def decode(self, batch: Batch, max_length: int | None = None, depth: int | None = None) -> Decoded:
+        """The best answer to each source, (B, …); from a tree decoder it is exact.
+
+        max_length: of words in an answer
+        depth: of the tree, which may be another than in training
+        """
+        best = self.decoder.topk(self.encode(batch), 1, max_length, depth)
+        derivation = None if best.derivation is None else best.derivation[0]
+        return Decoded(best.tokens[0], best.lengths[0], best.log_prob[0], derivation)
+
+    def topk(self, batch: Batch, k: int, depth: int | None = None) -> Decoded:
+        """The k best answers to each source, best first, (k, B, …)."""
+        return self.decoder.topk(self.encode(batch), k, None, depth)
+
+    def distribution(self, batch: Batch, depth: int | None = None) -> LatentTree:
+        """The distribution over (target, tree) pairs for each source, of a tree decoder."""
+        if not isinstance(self.decoder, CTree):
+            raise ModelError(f"the decoder {self.config.decoder!r} has no trees; expected a model with decoder 'ctree'")
+        return self.decoder.distribution(self.encode(batch), depth)
+
+    # --- text ---------------------------------------------------------------------------------------------------------
+
+    def batch(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> Batch:
+        """Texts as a batch, on the model's device; without targets, they are a word that means nothing."""
+        rows = np.arange(len(sources))
+        source = Side.encode(sources, self.source, "source").padded(rows, None)
+        if targets is None:
+            target = torch.zeros(len(rows), 1, dtype=torch.long), torch.ones(len(rows), dtype=torch.long)
+        else:
+            target = Side.encode(targets, self.target, "target").padded(rows, None)
+        return Batch(*source, *target, torch.from_numpy(rows)).to(self.device)
+
+    def answer(self, source: str, k: int = 1, depth: int | None = None) -> list[Answer]:
+        """The k best answers to a source, best first; fewer where there are not so many."""
+        best = self.topk(self.batch([source]), k, depth)
+        return [answer for rank in range(k) if (answer := self.spelled(best, (rank, 0))) is not None]
+
+    def parse(self, source: str, target: str, depth: int | None = None) -> TreePosterior:
+        """The trees of a target given its source."""
+        batch = self.batch([source], [target])
+        return self.distribution(batch, depth).posterior(batch.target, batch.target_lengths)
+
+    def spelled(self, decoded: Decoded, place: int | tuple[int, ...]) -> Answer | None:
+        """One of many answers, as text; None where there is none."""
+        log_prob, length = decoded.log_prob[place].item(), int(decoded.lengths[place])
+        if length == 0:
+            return None
+        tree = None
+        if decoded.derivation is not None:
+            (tree,) = decoded.derivation[place].trees(self.target.__getitem__)
+        return Answer(self.target.decode(decoded.tokens[place][:length].tolist()), log_prob, tree)
+
+    # --- on disk ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, revision: str | None = None, token: str | None = None) -> Seq2Seq:
+        """A trained model, ready to answer.
+
+        name: a folder (a run of ``ctree train`` is one), or ``owner/name`` on the Hugging Face Hub
+        revision: a branch, tag or commit on the Hub
+        token: of an account, for what is private; by default the one that you are logged in with
+        """
+        return pretrained.load(cls, name, revision, token)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write settings, vocabularies and weights into a folder, for ``from_pretrained``."""
+        pretrained.save(self, folder)
+
+    def push_to_hub(
+        self, name: str, private: bool = False, token: str | None = None, message: str = "A model by torch-ctree"
+    ) -> str:
+        """Put the model on the Hugging Face Hub as ``owner/name``, for ``from_pretrained`` → its address."""
+        return pretrained.push(self, name, private, token, message)
+
+    # --- about it -----------------------------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @property
+    def parameter_count(self) -> int:
+        """How many numbers are trained."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+def _entry(kind: str, name: str, entries: dict[str, Any]) -> Any:
+    """What is listed under a name."""
+    if not isinstance(name, str) or name not in entries:
+        near = get_close_matches(str(name), entries, n=1)
+        listed = f"expected one of {', '.join(entries)}, or your own once it is in {kind.upper()}S"
+        hint = f"did you mean {near[0]!r}?" if near else listed
+        raise ModelError(f"{kind}: got {name!r}; {hint}")
+    return entries[name]

@@ -1,0 +1,141 @@
+"""What a run leaves on the disk: the best model, a checkpoint to go on from, the metrics of every epoch."""
+
+from __future__ import annotations
+
+import csv
+import io
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.plugins.io import CheckpointIO
+
+from torch_ctree.data.disk import write
+from torch_ctree.data.errors import DataError
+from torch_ctree.training.errors import TrainingError
+from torch_ctree.training.module import Training
+
+LAST, PREVIOUS, METRICS, CONFIG = "last.ckpt", "previous.ckpt", "metrics.csv", "config.yaml"
+
+
+class WholeFiles(CheckpointIO):
+    """Writes a checkpoint aside and then renames it; reads nothing but tensors and plain values, never code."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        """The checkpoint that stood there before is kept as the previous one."""
+        path, content = Path(path), io.BytesIO()
+        torch.save(checkpoint, content)
+        try:
+            write(path.with_suffix(".new"), content.getvalue())
+            if path.exists():
+                path.replace(path.with_name(PREVIOUS))
+            path.with_suffix(".new").replace(path)
+        except (DataError, OSError) as error:
+            raise TrainingError(
+                f"{error}; the checkpoint before it is still there: make room, then go on with "
+                f"'ctree train --resume --run {path.parent}'"
+            ) from error
+
+    def load_checkpoint(self, path: Any, map_location: Any | None = None, **_: Any) -> dict[str, Any]:
+        """Weights-only: whatever is pickled is refused."""
+        return torch.load(path, map_location=map_location or "cpu", weights_only=True)
+
+    def remove_checkpoint(self, path: Any) -> None:
+        """Remove a checkpoint."""
+        Path(path).unlink(missing_ok=True)
+
+
+def newest(folder: Path, tell: Callable[[str], None]) -> tuple[Path, dict[str, Any]]:
+    """The newest checkpoint of a run that is whole, and what is in it.
+
+    tell: gets a line for every one that is not
+    """
+    damaged = []
+    for path in (folder / LAST, folder / PREVIOUS):
+        if not path.exists():
+            continue
+        try:
+            content = WholeFiles().load_checkpoint(path)
+            if not isinstance(content, dict) or "torch_ctree" not in content:
+                raise ValueError("not a checkpoint of torch-ctree")
+        except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+            damaged.append(f"{path}: a damaged checkpoint ({_first(error)})")
+            continue
+        for line in damaged:
+            tell(f"{line}; going on from {path.name}, after step {content['global_step']:,}")
+        return path, content
+    raise TrainingError(
+        f"{damaged[0]}, and no earlier one is whole; train again with another --run, or without --resume"
+        if damaged
+        else f"{folder}: no checkpoint to go on from; train it without --resume"
+    )
+
+
+def _first(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).partition("\n")[0][:100]
+
+
+class Keeper(pl.Callback):
+    """After every epoch: the best model, the last checkpoint, the metrics; within long epochs a checkpoint as well.
+
+    The checkpoint comes last but for the metrics, and holds all of theirs: wherever a run is killed, what is on the disk
+    after going on is what an uninterrupted run would have left.
+    """
+
+    def __init__(self, folder: Path, steps: int) -> None:
+        self.folder, self.steps = folder, steps
+        self.history: list[dict[str, float]] = []
+        self.best: dict[str, float] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        return {"history": self.history, "best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """From the checkpoint."""
+        self.history, self.best = state_dict["history"], state_dict["best"]
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A run that was killed may have lost its newest metrics, or have some that it will compute again."""
+        self._write_metrics(trainer)
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """A checkpoint within the epoch."""
+        done = batch_idx + 1
+        if done % self.steps == 0 and done < trainer.num_training_batches:
+            trainer.save_checkpoint(self.folder / LAST)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep what the epoch has brought."""
+        assert isinstance(pl_module, Training)
+        self.history.append(pl_module.metrics)
+        if self.best is None or _rank(pl_module.metrics) > _rank(self.best):
+            self.best = pl_module.metrics
+            if trainer.is_global_zero:
+                pl_module.model.save_pretrained(self.folder)
+        trainer.save_checkpoint(self.folder / LAST)
+        self._write_metrics(trainer)
+
+    def _write_metrics(self, trainer: pl.Trainer) -> None:
+        if not trainer.is_global_zero or not self.history:
+            return
+        text = io.StringIO()
+        table = csv.DictWriter(text, list(self.history[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows(self.history)
+        write(self.folder / METRICS, text.getvalue())
+
+
+def _rank(metrics: dict[str, float]) -> tuple[float, float]:
+    """By accuracy, and where that is equal by loss."""
+    return metrics["validation_accuracy"], -metrics["validation_loss"]

@@ -1,0 +1,290 @@
+"""Every setting of a run, as typed records, and their files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from torch_ctree import data
+from torch_ctree.data.disk import write
+from torch_ctree.data.errors import check_whole, shown
+from torch_ctree.models import ModelConfig, ModelError
+from torch_ctree.training.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """What to learn from; all of it as ``data.load`` takes it.
+
+    name: a task (see ``ctree data list``), or a file or folder of your own pairs
+    root: the folder with data files; by default the one that CTREE_DATA names, or else a cache
+    seed: of pairs that are made and of how they are divided; runs with different seeds then share their sets
+    hold_out: what to validate on, in place of the task's own way: ``random``, ``longest``, ``combination``, or words
+    form: of Multi30k: ``tokenised`` or ``raw``
+    validation: a file of your own pairs to validate on
+    test: a file of your own pairs to test on
+    columns: where source and target are in JSON lines and Hub data sets, such as ``de,en``
+    """
+
+    name: str = ""
+    root: str | None = None
+    seed: int = 0
+    hold_out: str | None = None
+    form: str | None = None
+    validation: str | None = None
+    test: str | None = None
+    columns: str | None = None
+
+    def load(self) -> data.Task:
+        """The task."""
+        return data.load(**asdict(self))
+
+    @property
+    def is_own(self) -> bool:
+        """Whether these are a user's own pairs."""
+        return self.name not in data.TASKS
+
+    def absolute(self) -> DataConfig:
+        """With whole paths, so that a run finds its data from any folder."""
+        names = ("root", "validation", "test", *(["name"] if self.is_own and "," not in self.name else []))
+        return replace(self, **{name: _absolute(getattr(self, name)) for name in names})
+
+
+def _absolute(value: str | None) -> str | None:
+    """A path that is there, in full; anything else as it is."""
+    path = None if value is None else Path(value).expanduser()
+    return str(path.resolve()) if path is not None and path.exists() else value
+
+
+@dataclass(frozen=True)
+class VocabularyConfig:
+    """How text becomes tokens.
+
+    kind: ``words`` between blanks, or ``subwords``, learned by byte-pair encoding
+    size: how many subwords each side has
+    min_count: words that come less often in the training set are unknown
+    unknown: what becomes of unknown words: with ``error`` they are refused, with ``replace`` they become <unk>; by default
+        refused where all words of the task are known (SCAN, questions), else replaced
+    """
+
+    kind: Literal["words", "subwords"] = "words"
+    size: int = 8000
+    min_count: int = 1
+    unknown: Literal["auto", "error", "replace"] = "auto"
+
+    def __post_init__(self) -> None:
+        """Refuse impossible sizes."""
+        check_whole("size", self.size, 1)
+        check_whole("min_count", self.min_count, 1)
+
+
+@dataclass(frozen=True)
+class OptimisationConfig:
+    """How to learn; the defaults are the paper's settings for SCAN.
+
+    lr: the learning rate of Adam to begin with
+    beta1: Adam's first moment
+    beta2: Adam's second moment
+    eps: Adam's smallest divisor
+    weight_decay: of AdamW
+    batch_size: pairs in a batch, at most
+    max_tokens: tokens in a batch, at most, padding included; batches then have pairs of like lengths
+    gradient_norm: longer gradients are cut to this
+    max_epochs: stop after so many
+    patience: epochs without a better validation accuracy that are let pass; after one more the learning rate falls
+    factor: what it is then multiplied by
+    min_lr: stop when it is below
+    checkpoint_steps: within an epoch, a checkpoint to go on from after every so many steps; there is one at its end too
+    """
+
+    lr: float = 3e-4
+    beta1: float = 0.0
+    beta2: float = 0.999
+    eps: float = 1e-9
+    weight_decay: float = 0.0
+    batch_size: int = 100
+    max_tokens: int | None = None
+    gradient_norm: float = 1.0
+    max_epochs: int = 50
+    patience: int = 1
+    factor: float = 0.5
+    min_lr: float = 1e-5
+    checkpoint_steps: int = 1000
+
+    def __post_init__(self) -> None:
+        """Refuse what nothing can be learned with."""
+        for name in ("batch_size", "max_epochs", "checkpoint_steps"):
+            check_whole(name, getattr(self, name), 1)
+        check_whole("patience", self.patience, 0)
+        for name in ("lr", "eps", "gradient_norm"):
+            if getattr(self, name) <= 0:
+                raise TrainingError(f"{name}: got {getattr(self, name)}; expected a number above 0")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise TrainingError(f"{name}: got {getattr(self, name)}; expected a number from 0 to less than 1")
+        if not 0 < self.factor < 1:
+            raise TrainingError(f"factor: got {self.factor}; expected a number between 0 and 1")
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """What to compute on; as Lightning's Trainer takes it.
+
+    accelerator: ``auto``, ``cpu``, ``gpu``, …
+    devices: how many of them; each batch is divided among all
+    num_nodes: machines with so many devices each
+    strategy: how several devices work together; ``auto`` is data parallel
+    precision: ``32-true``, or on a GPU the faster ``bf16-mixed``, …
+    deterministic: the same numbers again on a GPU too; a little slower there
+    """
+
+    accelerator: str = "auto"
+    devices: int = 1
+    num_nodes: int = 1
+    strategy: str = "auto"
+    precision: str = "32-true"
+    deterministic: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse impossible sizes."""
+        for name in ("devices", "num_nodes"):
+            check_whole(name, getattr(self, name), 1)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything a run depends on.
+
+    seed: of the first weights, of dropout, and of the order of the pairs
+    data: what to learn from
+    vocabulary: how text becomes tokens
+    model: what learns
+    optimisation: how
+    trainer: on what
+    """
+
+    seed: int = 0
+    data: DataConfig = field(default_factory=DataConfig)
+    vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    optimisation: OptimisationConfig = field(default_factory=OptimisationConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse an impossible seed."""
+        check_whole("seed", self.seed, 0)
+
+    def save(self, path: Path) -> None:
+        """Write every setting to a YAML file, for ``read``."""
+        write(path, yaml.safe_dump(asdict(self), sort_keys=False, allow_unicode=True))
+
+
+SECTIONS: dict[str, type] = {
+    setting.name: kind
+    for setting in fields(TrainConfig)
+    if is_dataclass(kind := get_type_hints(TrainConfig)[setting.name]) and isinstance(kind, type)
+}
+"""The groups of settings, by name."""
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The settings in a YAML file, as they stand there."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise TrainingError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise TrainingError(f"{path}{where}: not YAML: {getattr(error, 'problem', None) or error}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise TrainingError(f"{path}: got {shown(content)}; expected settings, such as 'seed: 1'")
+    return content
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings, later ones before earlier ones, groups put together."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            both = isinstance(value, Mapping) and isinstance(result.get(name), Mapping)
+            result[name] = merged(result[name], value) if both else value
+    return result
+
+
+Settings = TypeVar("Settings")
+
+
+def build(values: Mapping[str, Any], kind: type[Settings] = TrainConfig, where: str = "") -> Settings:
+    """Plain values → a record of settings, checked.
+
+    where: what stands before a setting's name in messages, such as ``model.``
+    """
+    hints = get_type_hints(kind)
+    given: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in hints:
+            near = get_close_matches(str(name), hints, n=1)
+            hint = f"did you mean {where}{near[0]}?" if near else f"expected one of {', '.join(hints)}"
+            raise TrainingError(f"{where}{name}: no such setting; {hint}")
+        given[name] = _value(value, hints[name], f"{where}{name}")
+    try:
+        return kind(**given)
+    except (data.DataError, ModelError, TrainingError) as error:  # each begins with the name of the setting
+        raise TrainingError(f"{where}{error}") from error
+
+
+def _value(value: Any, hint: Any, name: str) -> Any:
+    """A value as its type wants it; YAML and the command line leave some of them as text."""
+    if is_dataclass(hint) and isinstance(hint, type):
+        if not isinstance(value, Mapping):
+            raise TrainingError(f"{name}: got {shown(value)}; expected settings by name")
+        return build(value, hint, f"{name}.")
+    allowed = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if value is None and NoneType in allowed:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and float in allowed:
+        return float(value)
+    if isinstance(value, str) and float in allowed:  # YAML takes 3e-4, without a point, for a word
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    for kind in allowed:
+        if get_origin(kind) is Literal and value in get_args(kind):
+            return value
+        plain = get_origin(kind) or kind
+        if isinstance(plain, type) and isinstance(value, plain) and (plain is bool or not isinstance(value, bool)):
+            return value
+    raise TrainingError(f"{name}: got {shown(value)}; expected {' or '.join(map(_named, allowed))}")
+
+
+NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "null"}
+
+
+def _named(kind: Any) -> str:
+    """A type, for someone who does not know Python."""
+    if get_origin(kind) is Literal:
+        return ", ".join(get_args(kind))
+    return NAMES.get(kind, "settings by name")
+
+
+def parsed(text: str, hint: Any) -> Any:
+    """What was written on the command line: text where text is wanted, else as in a YAML file."""
+    if hint is str or (str in get_args(hint) and text not in ("null", "None")):
+        return text
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text

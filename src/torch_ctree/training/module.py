@@ -1,0 +1,158 @@
+"""What Lightning trains."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+
+from torch_ctree.data import Batch, Batches
+from torch_ctree.data.order import Purpose, random_bits
+from torch_ctree.models import Seq2Seq
+from torch_ctree.training.batches import Loader
+from torch_ctree.training.configuration import OptimisationConfig
+from torch_ctree.training.errors import TrainingError
+from torch_ctree.training.preparation import Prepared
+
+STEPS_BETWEEN_LOGS = 20
+
+
+@dataclass
+class Plateau:
+    """The paper's schedule: the learning rate falls when validation accuracy has not improved for some epochs."""
+
+    patience: int
+    best: float = -1.0
+    waited: int = 0
+
+    def falls(self, accuracy: float) -> bool:
+        """After an epoch with this accuracy, whether the learning rate falls."""
+        self.waited = 0 if accuracy > self.best else self.waited + 1
+        self.best = max(self.best, accuracy)
+        if self.waited <= self.patience:
+            return False
+        self.waited = 0
+        return True
+
+
+class Training(pl.LightningModule):
+    """A model with its loss, its optimiser and its batches.
+
+    Chance depends on (seed, epoch, step) alone: a run that goes on from a checkpoint sees what it would have seen.
+    """
+
+    def __init__(self, model: Seq2Seq, prepared: Prepared, config: OptimisationConfig, seed: int) -> None:
+        super().__init__()
+        self.model, self.config, self.seed = model, config, seed
+        sizes: dict[str, Any] = {"batch_size": config.batch_size, "max_tokens": config.max_tokens, "seed": seed}
+        self.batches = Batches(prepared.train, **sizes)
+        self.validation = Batches(prepared.validation, **sizes | {"shuffle": False, "bucketed": True})
+        self.plateau = Plateau(config.patience)
+        self.totals: dict[str, Tensor] = {}
+        self.metrics: dict[str, float] = {}
+        """Of the latest epoch."""
+
+    # --- training -----------------------------------------------------------------------------------------------------
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Adam, with decoupled weight decay."""
+        config = self.config
+        return torch.optim.AdamW(
+            self.parameters(),
+            config.lr,
+            (config.beta1, config.beta2),
+            config.eps,
+            weight_decay=config.weight_decay,
+        )
+
+    def train_dataloader(self) -> Loader:
+        """Of the epoch that begins."""
+        return Loader(self.batches.epoch(self.current_epoch), self.global_rank, self.trainer.world_size)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """The mean loss of all processes' pairs; Lightning takes the mean over processes, hence the factor."""
+        bits = random_bits(Purpose.DROPOUT, self.seed, self.current_epoch, batch_idx, self.global_rank)
+        torch.manual_seed(int(bits.random_raw()))
+        losses, pairs = self.model.losses(batch), batch.real.sum()
+        self._add(loss=losses.detach().sum(), pairs=pairs)
+        if self.trainer.world_size == 1:
+            return losses.sum() / pairs
+        everyone = self.trainer.strategy.reduce(pairs.clone(), reduce_op="sum")
+        return losses.sum() * self.trainer.world_size / everyone
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:  # noqa: ARG002
+        """Now and then, for TensorBoard: a GPU has to wait for it."""
+        if self.logger is not None and self.global_step % STEPS_BETWEEN_LOGS == 0:
+            self.logger.log_metrics({"train_loss_of_batch": float(outputs["loss"])}, self.global_step)
+
+    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
+        """Without waiting for it."""
+        return batch.to(device, non_blocking=True)
+
+    # --- validation ---------------------------------------------------------------------------------------------------
+
+    def val_dataloader(self) -> Loader:
+        """Every validation pair."""
+        return Loader(self.validation.epoch(0), self.global_rank, self.trainer.world_size)
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """How many answers are just right, and how probable the true ones are."""
+        right = self.model.decode(batch).matches(batch.target, batch.target_lengths) & batch.real
+        losses = self.model.losses(batch)
+        self._add(validation_right=right.sum(), validation_loss=losses.sum(), validation_pairs=batch.real.sum())
+
+    def on_validation_epoch_end(self) -> None:
+        """Sum up the epoch, and choose the learning rate of the next."""
+        totals = {name: float(self.trainer.strategy.reduce(x, reduce_op="sum")) for name, x in self.totals.items()}
+        self.totals = {}
+        rate = self.learning_rate
+        self.metrics = {
+            "epoch": self.current_epoch + 1,
+            "step": self.global_step,
+            "train_loss": totals["loss"] / totals["pairs"],
+            "validation_loss": totals["validation_loss"] / totals["validation_pairs"],
+            "validation_accuracy": totals["validation_right"] / totals["validation_pairs"],
+            "learning_rate": rate,
+        }
+        if self.metrics["train_loss"] != self.metrics["train_loss"]:
+            raise TrainingError(
+                f"epoch {self.current_epoch + 1}: the loss is not a number any more; lower --optimisation.lr "
+                f"(now {self.config.lr:g}), or --optimisation.gradient_norm"
+            )
+        if self.logger is not None:
+            self.logger.log_metrics(self.metrics, self.global_step)
+        if self.plateau.falls(self.metrics["validation_accuracy"]):
+            self.learning_rate = rate * self.config.factor
+        if self.learning_rate < self.config.min_lr:
+            self.trainer.should_stop = True
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the next step."""
+        return self.trainer.optimizers[0].param_groups[0]["lr"]
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        self.trainer.optimizers[0].param_groups[0]["lr"] = value
+
+    def _add(self, **numbers: Tensor) -> None:
+        """To the sums of this epoch."""
+        for name, number in numbers.items():
+            exact = number.double() if number.device.type != "mps" else number.float()
+            self.totals[name] = self.totals[name] + exact if name in self.totals else exact
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """What Lightning does not know of."""
+        checkpoint["torch_ctree"] = {"plateau": asdict(self.plateau), "totals": self.totals, "metrics": self.metrics}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on from there."""
+        state = checkpoint["torch_ctree"]
+        self.plateau = Plateau(**state["plateau"] | {"patience": self.config.patience})
+        self.metrics = state["metrics"]
+        self.totals = {name: number.to(self.device) for name, number in state["totals"].items()}

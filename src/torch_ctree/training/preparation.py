@@ -1,0 +1,109 @@
+"""From settings to what training needs: vocabularies, token ids, the depth; and what is wrong, before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from torch_ctree.data import Encoded, Encoder, Pairs, Subwords, Task, Vocabulary
+from torch_ctree.data.errors import DataError, count
+from torch_ctree.data.vocabulary import UNKNOWN
+from torch_ctree.models import ModelConfig
+from torch_ctree.training.configuration import TrainConfig, VocabularyConfig
+from torch_ctree.training.errors import TrainingError
+from torch_ctree.trees.topology import depth_for_leaves
+
+SPARE = 1
+"""Levels beyond the fewest that hold the longest target: those would hold it only as a nearly complete tree."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """All that a run learns from."""
+
+    source: Encoder
+    target: Encoder
+    train: Encoded
+    validation: Encoded
+    model: ModelConfig
+    """With its depth chosen."""
+    remarks: list[str]
+    """What was chosen, in words."""
+
+
+def prepare(config: TrainConfig, task: Task) -> Prepared:
+    """Build vocabularies from the training set, encode, choose the depth; refuse what cannot be learned."""
+    for name in ("train", "validation"):
+        if not len(task.sets[name]):
+            raise TrainingError(f"{task.name}: the {name} set is empty; expected pairs")
+    replaces = _replaces(config)
+    source = _encoder(config.vocabulary, task.train.sources, replaces)
+    target = _encoder(config.vocabulary, task.train.targets, replaces)
+    train, validation = (_encoded(name, task.sets[name], source, target) for name in ("train", "validation"))
+    longest = max(train.longest[1], validation.longest[1])
+    depth = config.model.depth
+    remarks = []
+    if depth is None:
+        depth = depth_for_leaves(longest) + SPARE
+        remarks.append(
+            f"tree depth {depth}, chosen from the data: the longest target has {count(longest, 'token')}, "
+            f"and there is room for {1 << depth:,}"
+        )
+    _check_room(depth, {"train": train, "validation": validation})
+    if isinstance(target, Vocabulary) and replaces:
+        remarks += _unknown("sources", source, task) + _unknown("targets", target, task)
+    return Prepared(source, target, train, validation, replace(config.model, depth=depth), remarks)
+
+
+def _replaces(config: TrainConfig) -> bool:
+    """Whether unknown words become <unk>."""
+    if config.vocabulary.unknown != "auto":
+        return config.vocabulary.unknown == "replace"
+    return config.data.is_own or config.data.name.startswith("multi30k")
+
+
+def _encoder(config: VocabularyConfig, texts: object, replaces: bool) -> Encoder:
+    """A vocabulary for one side."""
+    assert callable(texts)
+    lines: Iterable[str] = texts()
+    if config.kind == "subwords":
+        return Subwords.train(lines, config.size)
+    return Vocabulary.build(lines, config.min_count, UNKNOWN if replaces else None)
+
+
+def _encoded(name: str, pairs: Pairs, source: Encoder, target: Encoder) -> Encoded:
+    try:
+        return Encoded.of(pairs, source, target)
+    except DataError as error:
+        hint = "; or read unknown words as <unk>: --vocabulary.unknown replace" if "vocabulary" in str(error) else ""
+        raise TrainingError(f"{name} set, {error}{hint}") from error
+
+
+def _check_room(depth: int, sets: dict[str, Encoded]) -> None:
+    """Every target must have a tree."""
+    room = 1 << depth
+    for name, pairs in sets.items():
+        lengths = pairs.target.lengths
+        if (too_long := np.flatnonzero(lengths > room)).size:
+            first = int(too_long[0])
+            raise TrainingError(
+                f"{name} set: {count(too_long.size, 'target')} of more than {room:,} tokens, which no tree of depth "
+                f"{depth} holds (the first is pair {first + 1}, with {lengths[first]:,}); raise --model.depth to "
+                f"{depth_for_leaves(int(lengths.max()))} or leave them out"
+            )
+
+
+def _unknown(side: str, encoder: Encoder, task: Task) -> list[str]:
+    """A remark, where words of the validation set are unknown."""
+    assert isinstance(encoder, Vocabulary)
+    texts = task.validation.sources() if side == "sources" else task.validation.targets()
+    strange = {word for text in texts for word in text.split() if word not in encoder}
+    if not strange:
+        return []
+    some = ", ".join(sorted(strange)[:3]) + (", …" if len(strange) > 3 else "")
+    return [
+        f"{count(len(strange), 'word')} of the validation {side} not known from training, read as {UNKNOWN}: {some} "
+        "(--vocabulary.kind subwords knows parts of words)"
+    ]

@@ -1,0 +1,183 @@
+"""A whole run: from settings to a trained model in a folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.loggers import TensorBoardLogger
+from rich.console import Console
+
+from torch_ctree.data.order import Purpose, random_bits
+from torch_ctree.models import Seq2Seq
+from torch_ctree.training.checkpoints import CONFIG, LAST, PREVIOUS, Keeper, WholeFiles, newest
+from torch_ctree.training.configuration import SECTIONS, TrainConfig, build, read
+from torch_ctree.training.errors import TrainingError
+from torch_ctree.training.module import Training
+from torch_ctree.training.preparation import Prepared, prepare
+from torch_ctree.training.progress import ProgressLine
+
+MAY_CHANGE = ("trainer", "optimisation.max_epochs", "optimisation.checkpoint_steps")
+"""What may differ when a run goes on: it changes where it computes and when it ends, not what is computed."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What came out."""
+
+    folder: Path
+    best: dict[str, float]
+    """The metrics of the best epoch, whose model is in the folder."""
+
+
+def train(config: TrainConfig, folder: str | Path, resume: bool = False, console: Console | None = None) -> Finished:
+    """Train a model and leave it in a folder, best by validation accuracy.
+
+    config: every setting
+    folder: of the run; it must be new, unless the run goes on
+    resume: go on from the last checkpoint in the folder
+    console: where to say how it goes; by default the terminal
+    """
+    folder = Path(folder).expanduser()
+    console = console or Console(highlight=False)
+    first = _rank() == 0
+    checkpoint: dict[str, Any] = {}
+    path = None
+    if resume:
+        _check_same(config, folder)
+        path, checkpoint = newest(folder, lambda line: console.print(line, soft_wrap=True, markup=False))
+    elif first:
+        _check_new(folder)
+    config = replace(config, data=config.data.absolute())
+    prepared = prepare(config, config.data.load())
+    model = make_model(prepared, config.seed)
+    if first:
+        config.save(folder / CONFIG)
+        _introduce(console, config, prepared, model, folder)
+    keeper = Keeper(folder, config.optimisation.checkpoint_steps)
+    trainer = _trainer(config, folder, [keeper, ProgressLine(console)], checkpoint.get("global_step"))
+    module = Training(model, prepared, config.optimisation, config.seed)
+    if _is_over(checkpoint, config):
+        keeper.load_state_dict(checkpoint["callbacks"]["Keeper"])
+    else:
+        _fit(trainer, module, path)
+    assert keeper.best is not None
+    return Finished(folder, keeper.best)
+
+
+def make_model(prepared: Prepared, seed: int) -> Seq2Seq:
+    """A model with its first weights, which depend on the seed alone."""
+    with torch.random.fork_rng():
+        torch.manual_seed(int(random_bits(Purpose.FIRST_WEIGHTS, seed).random_raw()))
+        return Seq2Seq(prepared.model, prepared.source, prepared.target)
+
+
+def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], resumed_at: int | None) -> pl.Trainer:
+    """Lightning's, which says nothing of its own."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    settings, several = config.trainer, config.trainer.devices * config.trainer.num_nodes > 1
+    on_gpu = settings.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+    if on_gpu:
+        torch.set_float32_matmul_precision("high")
+    # A batch of one-word sources has no use for some of Ordered Memory's weights.
+    strategy = "ddp_find_unused_parameters_true" if several and settings.strategy == "auto" else settings.strategy
+    try:
+        return pl.Trainer(
+            accelerator=settings.accelerator,
+            devices=settings.devices,
+            num_nodes=settings.num_nodes,
+            strategy=strategy,
+            precision=settings.precision,  # pyright: ignore[reportArgumentType]
+            deterministic=settings.deterministic and on_gpu,
+            max_epochs=config.optimisation.max_epochs,
+            gradient_clip_val=config.optimisation.gradient_norm,
+            callbacks=callbacks,
+            plugins=[WholeFiles()],
+            logger=TensorBoardLogger(folder, name="", version="tensorboard", purge_step=resumed_at),
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            log_every_n_steps=1,  # how often is the module's own choice
+            reload_dataloaders_every_n_epochs=1,
+            use_distributed_sampler=False,
+        )
+    except (ValueError, RuntimeError, TypeError) as error:  # what Lightning calls a misconfiguration is one of these
+        raise TrainingError(f"trainer: {' '.join(str(error).split())}") from error
+
+
+def _fit(trainer: pl.Trainer, module: Training, checkpoint: Path | None) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The .* does not have many workers")  # batches are made in no time
+        warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # Lightning 2.6 on torch 2.13
+        try:
+            trainer.fit(module, ckpt_path=checkpoint)
+        except SystemExit:
+            if not trainer.interrupted:
+                raise
+    if trainer.interrupted:
+        raise KeyboardInterrupt
+
+
+def _rank() -> int:
+    """Which of several processes this is; those that Lightning starts are told."""
+    return int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0)
+
+
+def _check_new(folder: Path) -> None:
+    """Never write over a run."""
+    if any((folder / name).exists() for name in (CONFIG, LAST, PREVIOUS)):
+        raise TrainingError(
+            f"{folder}: there is a run already; go on with it (--resume), or name another folder (--run)"
+        )
+
+
+def _check_same(config: TrainConfig, folder: Path) -> None:
+    """A run goes on with the settings it began with."""
+    if not (folder / CONFIG).is_file():
+        raise TrainingError(f"{folder}: no run here to go on with; train it without --resume")
+    began = build(read(folder / CONFIG))
+    config = replace(config, data=config.data.absolute())
+    for name, then, now in _differences(began, config):
+        if not name.startswith(MAY_CHANGE):
+            raise TrainingError(
+                f"{name}: got {now!r}; {folder} began with {then!r}: go on with that, or train anew with another --run"
+            )
+
+
+def _differences(one: TrainConfig, other: TrainConfig) -> list[tuple[str, Any, Any]]:
+    """(setting, here, there), where they are not the same."""
+    found = [("seed", one.seed, other.seed)]
+    for section, kind in SECTIONS.items():
+        for setting in fields(kind):
+            pair = (getattr(getattr(run, section), setting.name) for run in (one, other))
+            found.append((f"{section}.{setting.name}", *pair))
+    return [difference for difference in found if difference[1] != difference[2]]
+
+
+def _is_over(checkpoint: dict[str, Any], config: TrainConfig) -> bool:
+    """Whether a run has nothing left to do."""
+    if not checkpoint:
+        return False
+    rate = checkpoint["optimizer_states"][0]["param_groups"][0]["lr"]
+    history = checkpoint["callbacks"]["Keeper"]["history"]
+    return len(history) >= config.optimisation.max_epochs or rate < config.optimisation.min_lr
+
+
+def _introduce(console: Console, config: TrainConfig, prepared: Prepared, model: Seq2Seq, folder: Path) -> None:
+    """What will be trained, in a few lines."""
+    kind = f"{config.model.encoder} + {config.model.decoder} ({config.model.output})"
+    said = [
+        f"{config.data.name}: {len(prepared.train):,} pairs to train on, {len(prepared.validation):,} to validate",
+        f"{kind}, {model.parameter_count:,} parameters, seed {config.seed} → {folder}",
+        *prepared.remarks,
+    ]
+    for line in said:
+        console.print(line, markup=False, soft_wrap=True)

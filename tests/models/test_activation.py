@@ -1,0 +1,15 @@
+import torch
+
+from torch_ctree.models.activation import Activation
+
+from . import plain
+
+
+def test_tanh_of_layernorm():
+    layer = Activation(6).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_()
+    x = torch.randn(4, 6, dtype=torch.float64)
+    expected = torch.tensor([plain.activation(layer, row) for row in x.tolist()], dtype=torch.float64)
+    torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-12)

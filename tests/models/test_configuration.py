@@ -1,0 +1,88 @@
+import dataclasses
+import json
+
+import pytest
+
+from torch_ctree.models import ModelConfig, ModelError, Seq2Seq
+
+from .build import words
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("output", "mpl", "mlp or lexical-attention"),
+        ("output", None, "mlp or lexical-attention"),
+        ("output", ["mlp"], "mlp or lexical-attention"),
+        ("contextualiser", "both", "bidirectional or forward or none"),
+        ("contextualiser", None, "bidirectional or forward or none"),
+        *((name, value, "a whole number, 1 or more") for name in ("width", "slots", "layers", "decoder_layers", "beam") for value in (0, -2, 2.0, "4", None, True)),
+        ("width", 5, "an even number"),
+        ("depth", -1, "a whole number from 0 to 20"),
+        ("depth", 21, "a whole number from 0 to 20"),
+        ("depth", 3.0, "a whole number from 0 to 20"),
+        ("depth", True, "a whole number from 0 to 20"),
+        *((name, value, "a number from 0 to less than 1") for name in ("dropout", "attention_dropout") for value in (-0.1, 1, 1.0, "0.1", None, False, float("nan"))),
+        ("encoder", None, "a name"),
+        ("encoder", ["birnn"], "a name"),
+        ("decoder", 3, "a name"),
+        ("options", None, "settings by name"),
+        ("options", [1], "settings by name"),
+    ],
+)  # fmt: skip
+def test_bad_values_are_told_in_one_line(name, value, expected):
+    with pytest.raises(ModelError) as caught:
+        ModelConfig(**{name: value})
+    message = str(caught.value)
+    assert message.startswith(f"{name}: got {value!r};")
+    assert expected in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        ModelConfig(),
+        ModelConfig(depth=0, dropout=0, attention_dropout=0.0),
+        ModelConfig("birnn", "lstm", "mlp", "none", 16, 3, 2, 1, 2, 8, 0.5, 0, {"heads": 2, "deep": {"er": [1, 2]}}),
+    ],
+)
+def test_there_and_back(config):
+    values = config.to_dict()
+    assert ModelConfig.from_dict(values) == config
+    assert ModelConfig.from_dict(json.loads(json.dumps(values))) == config
+    assert values.keys() == {field.name for field in dataclasses.fields(ModelConfig)}
+
+
+def test_settings_that_are_left_out_are_the_defaults():
+    assert ModelConfig.from_dict({"width": 16}) == ModelConfig(width=16)
+
+
+@pytest.mark.parametrize(("values", "message"), [({"wdith": 3}, "the setting 'wdith'"), ({1: 2}, "the setting 1"), ([], r"got \[\]"), (None, "got None")])
+def test_strange_settings(values, message):
+    with pytest.raises(ModelError, match=message) as caught:
+        ModelConfig.from_dict(values)
+    assert "\n" not in str(caught.value)
+
+
+def test_it_cannot_be_changed():
+    config = ModelConfig()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.width = 3  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"encoder": "orderd-memory"}, "encoder: got 'orderd-memory'; did you mean 'ordered-memory'?"),
+        ({"decoder": "ctre"}, "decoder: got 'ctre'; did you mean 'ctree'?"),
+        ({"encoder": "transformer"}, "encoder: got 'transformer'; expected one of ordered-memory, birnn"),
+        ({"decoder": "?"}, "decoder: got '?'; expected one of ctree, production, gru, lstm"),
+        ({"depth": None}, "depth: got None; expected a number"),
+    ],
+)
+def test_what_no_model_can_be_made_of(settings, message):
+    with pytest.raises(ModelError) as caught:
+        Seq2Seq(ModelConfig(**{"depth": 2, **settings}), words("s", 2), words("t", 2))
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
