@@ -27,10 +27,19 @@ EVERYTHING = {
 }
 """Every encoder with every decoder and every output layer, by name."""
 
+FEWER = {
+    name: settings
+    for name, settings in EVERYTHING.items()
+    if "contextualiser" not in settings or settings["output"] == "lexical-attention"
+}
+"""Every encoder with every decoder."""
+
 SOURCE_WORDS, TARGET_WORDS = 5, 3
 
 
-def tiny_model(seed: int = 0, source_words: int = SOURCE_WORDS, target_words: int = TARGET_WORDS, **settings: Any) -> Seq2Seq:
+def tiny_model(
+    seed: int = 0, source_words: int = SOURCE_WORDS, target_words: int = TARGET_WORDS, **settings: Any
+) -> Seq2Seq:
     """In double precision, evaluating, and with noise on every weight: some start at zero."""
     config = ModelConfig(**{"width": 4, "depth": 2, "slots": 3, "layers": 2, **settings})
     model = Seq2Seq(config, words("s", source_words), words("t", target_words)).double().eval()
@@ -71,7 +80,9 @@ def sentences(vocabulary: int, longest: int) -> Iterator[tuple[int, ...]]:
         yield from itertools.product(range(vocabulary), repeat=length)
 
 
-def scores_of_all(model: Seq2Seq, source: Sequence[int], longest: int, depth: int | None = None) -> dict[tuple[int, ...], float]:
+def scores_of_all(
+    model: Seq2Seq, source: Sequence[int], longest: int, depth: int | None = None
+) -> dict[tuple[int, ...], float]:
     """log p of every sentence of up to longest words, by ``score``."""
     everything = list(sentences(len(model.target), longest))
     batch = make_batch([source] * len(everything), everything)

@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 
+from torch_ctree.models import Encoding
 from torch_ctree.models.activation import Activation
 from torch_ctree.models.attention import Attention
 from torch_ctree.models.encoders.ordered_memory import Cell
+from torch_ctree.models.output import MLP, LexicalAttention, Output
 from torch_ctree.models.production import Production
 
 Vector = list[float]
+
+
+class Source(NamedTuple):
+    """One sentence of an encoding, without padding."""
+
+    root: Vector
+    nodes: list[Vector]
+    leaves: list[Vector]
+    tokens: list[int]
+
+
+def source(encoding: Encoding, b: int) -> Source:
+    length = int(encoding.mask[b].sum())
+    internal = numbers(encoding.internal[b, :length])
+    nodes = [slot for token in internal for slot in token]
+    return Source(
+        numbers(encoding.root[b]), nodes, numbers(encoding.leaves[b, :length]), numbers(encoding.tokens[b, :length])
+    )
 
 
 def numbers(tensor: Tensor) -> list:
@@ -50,7 +70,7 @@ def layernorm(layer: nn.LayerNorm, x: Sequence[float]) -> Vector:
 
 
 def activation(layer: Activation, x: Sequence[float]) -> Vector:
-    return [math.tanh(value) for value in layernorm(layer.norm, x)]
+    return tanh(layernorm(layer.norm, x))
 
 
 def relu(x: Sequence[float]) -> Vector:
@@ -59,6 +79,15 @@ def relu(x: Sequence[float]) -> Vector:
 
 def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
+
+
+def tanh(x: Sequence[float]) -> Vector:
+    return [math.tanh(value) for value in x]
+
+
+def log_softmax(x: Sequence[float]) -> Vector:
+    total = math.log(math.fsum(math.exp(value) for value in x))
+    return [value - total for value in x]
 
 
 def softmax(x: Sequence[float]) -> Vector:
@@ -105,3 +134,45 @@ def cell(layer: Cell, left: Vector, right: Vector) -> Vector:
         gates = softmax([out[i], out[width + i], out[2 * width + i]])
         result.append(dot(gates, [left[i], right[i], new[i]]))
     return result
+
+
+def context(layer: Attention, state: Vector, nodes: list[Vector]) -> Vector:
+    """What a state attends to among the nodes of the source."""
+    return average(attention(layer, state, nodes), nodes)
+
+
+def word_logits(output: Output, state: Vector, context: Vector, source: Source) -> Vector:
+    if isinstance(output, MLP):
+        _, first, second, _ = output.hidden
+        hidden = activation(cast(Activation, second), linear(cast(nn.Linear, first), state + context))
+        return linear(output.words, hidden)
+    assert isinstance(output, LexicalAttention)
+    table = numbers(output.source.weight)
+    values = [activation(output.source_activation, table[token]) for token in source.tokens]
+    attended = average(attention(output.attention, state, source.leaves), values)
+    return [dot(activation(output.words_activation, word), attended) for word in numbers(output.words)]
+
+
+def gates(layer: nn.GRU | nn.LSTM, x: Vector, h: Vector, n: int) -> tuple[list[Vector], list[Vector]]:
+    """W x + b and U h + c of layer n, each gate by itself."""
+    names = [f"{kind}_{which}_l{n}" for kind in ("weight", "bias") for which in ("ih", "hh")]
+    w, u, b, c = (numbers(layer.get_parameter(name)) for name in names)
+    of_x, of_h = add([dot(row, x) for row in w], b), add([dot(row, h) for row in u], c)
+    return tuple([part[i : i + len(h)] for i in range(0, len(part), len(h))] for part in (of_x, of_h))  # type: ignore
+
+
+def gru(layer: nn.GRU, x: Vector, h: Vector, n: int) -> Vector:
+    """One step of layer n."""
+    (xr, xz, xn), (hr, hz, hn) = gates(layer, x, h, n)
+    result = []
+    for i, before in enumerate(h):
+        r, z = sigmoid(xr[i] + hr[i]), sigmoid(xz[i] + hz[i])
+        result.append((1 - z) * math.tanh(xn[i] + r * hn[i]) + z * before)
+    return result
+
+
+def lstm(layer: nn.LSTM, x: Vector, h: Vector, c: Vector, n: int) -> tuple[Vector, Vector]:
+    """One step of layer n → state and cell."""
+    i, f, g, o = (add(of_x, of_h) for of_x, of_h in zip(*gates(layer, x, h, n), strict=True))
+    cells = [sigmoid(f[j]) * c[j] + sigmoid(i[j]) * math.tanh(g[j]) for j in range(len(c))]
+    return [sigmoid(o[j]) * math.tanh(cells[j]) for j in range(len(c))], cells

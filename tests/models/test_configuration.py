@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 import json
 
 import pytest
@@ -7,29 +8,23 @@ from torch_ctree.models import ModelConfig, ModelError, Seq2Seq
 
 from .build import words
 
+WHOLE = ("width", "slots", "layers", "decoder_layers", "beam")
+NOT_WHOLE = (0, -2, 2.0, "4", None, True)
+SHARES = ("dropout", "attention_dropout")
+NO_SHARES = (-0.1, 1, 1.0, "0.1", None, False, float("nan"))
+BAD = [
+    *((name, value, "a whole number, 1 or more") for name, value in itertools.product(WHOLE, NOT_WHOLE)),
+    *((name, value, "a number from 0 to less than 1") for name, value in itertools.product(SHARES, NO_SHARES)),
+    *(("depth", value, "a whole number from 0 to 20") for value in (-1, 21, 3.0, True, "3")),
+    *(("output", value, "mlp or lexical-attention") for value in ("mpl", None, ["mlp"])),
+    *(("contextualiser", value, "bidirectional or forward or none") for value in ("both", None)),
+    *((name, value, "a name") for name, value in itertools.product(["encoder", "decoder"], [None, 3, ["gru"]])),
+    *(("options", value, "settings by name") for value in (None, [1])),
+    ("width", 5, "an even number"),
+]
 
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("output", "mpl", "mlp or lexical-attention"),
-        ("output", None, "mlp or lexical-attention"),
-        ("output", ["mlp"], "mlp or lexical-attention"),
-        ("contextualiser", "both", "bidirectional or forward or none"),
-        ("contextualiser", None, "bidirectional or forward or none"),
-        *((name, value, "a whole number, 1 or more") for name in ("width", "slots", "layers", "decoder_layers", "beam") for value in (0, -2, 2.0, "4", None, True)),
-        ("width", 5, "an even number"),
-        ("depth", -1, "a whole number from 0 to 20"),
-        ("depth", 21, "a whole number from 0 to 20"),
-        ("depth", 3.0, "a whole number from 0 to 20"),
-        ("depth", True, "a whole number from 0 to 20"),
-        *((name, value, "a number from 0 to less than 1") for name in ("dropout", "attention_dropout") for value in (-0.1, 1, 1.0, "0.1", None, False, float("nan"))),
-        ("encoder", None, "a name"),
-        ("encoder", ["birnn"], "a name"),
-        ("decoder", 3, "a name"),
-        ("options", None, "settings by name"),
-        ("options", [1], "settings by name"),
-    ],
-)  # fmt: skip
+
+@pytest.mark.parametrize(("name", "value", "expected"), BAD)
 def test_bad_values_are_told_in_one_line(name, value, expected):
     with pytest.raises(ModelError) as caught:
         ModelConfig(**{name: value})
@@ -58,7 +53,10 @@ def test_settings_that_are_left_out_are_the_defaults():
     assert ModelConfig.from_dict({"width": 16}) == ModelConfig(width=16)
 
 
-@pytest.mark.parametrize(("values", "message"), [({"wdith": 3}, "the setting 'wdith'"), ({1: 2}, "the setting 1"), ([], r"got \[\]"), (None, "got None")])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [({"wdith": 3}, "the setting 'wdith'"), ({1: 2}, "the setting 1"), ([], r"got \[\]"), (None, "got None")],
+)
 def test_strange_settings(values, message):
     with pytest.raises(ModelError, match=message) as caught:
         ModelConfig.from_dict(values)

@@ -22,7 +22,10 @@ def test_units_are_independent():
     """Four units share a random number: any four in a row fall in each of the 16 ways as often as chance has it."""
     kept = (dropped(0.3, 200_000) != 0).reshape(-1, 4)
     for shifted in (kept, kept.flatten()[2:-2].reshape(-1, 4)):
-        ways = {(a, b, c, d): 0.7 ** (n := a + b + c + d) * 0.3 ** (4 - n) for a, b, c, d in torch.cartesian_prod(*[torch.arange(2)] * 4).tolist()}
+        ways = {
+            (a, b, c, d): 0.7 ** (n := a + b + c + d) * 0.3 ** (4 - n)
+            for a, b, c, d in torch.cartesian_prod(*[torch.arange(2)] * 4).tolist()
+        }
         assert chi_square_p_value(map(tuple, shifted.int().tolist()), ways) > 0.001
 
 

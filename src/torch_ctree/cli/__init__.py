@@ -10,19 +10,35 @@ from contextlib import nullcontext
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
+import torch
 from jsonargparse import ArgumentParser
 from rich.console import Console
 
-from torch_ctree.cli import data
-from torch_ctree.cli.arguments import add_arguments, summary, values
+from torch_ctree.cli import data, train, using
+from torch_ctree.cli.arguments import Command, add_arguments, add_settings, by_place, settings, summary, values
+from torch_ctree.cli.train import translated
 from torch_ctree.data import TASKS, DataError, Task, load
+from torch_ctree.models import ModelError
+from torch_ctree.training import TrainingError
+from torch_ctree.training.configuration import SECTIONS
 
+COMMANDS: dict[str, Command] = {
+    "train": train.train,
+    "evaluate": using.evaluate,
+    "decode": using.decode,
+    "parse": using.parse,
+}
+"""What comes after ``ctree``: plain functions by name. What ``train`` takes as settings are flags of their own."""
 ROOMS = {"data": data}
-"""What comes after ``ctree``: modules with a HELP and with COMMANDS, plain functions by name.
+"""What has a second word: modules with a HELP and with COMMANDS.
 
 A function with a parameter ``task`` gets the task that the arguments of ``load`` describe.
 """
-TASK = frozenset({"task"})
+OUT_OF_MEMORY = (
+    "out of memory; lower the number of sentences at a time (train: --optimisation.batch_size; evaluate: --batch-size) "
+    "or the depth of the tree (train: --model.depth; else --depth): each level less halves it"
+)
+TASK, SETTINGS = frozenset({"task"}), frozenset({"settings"})
 
 
 class Parser(ArgumentParser):
@@ -48,31 +64,45 @@ def fail(message: str) -> NoReturn:
 def parser() -> Parser:
     """Every command with its arguments."""
     top = Parser(prog="ctree", description="Latent binary trees: data, models, experiments.")
-    rooms = top.add_subcommands(dest="command", metavar="COMMAND")
+    words = top.add_subcommands(dest="command", metavar="COMMAND")
+    for name, function in COMMANDS.items():
+        _add(words, "ctree", name, function)
     for room, module in ROOMS.items():
         below = Parser(description=module.HELP)
-        rooms.add_subcommand(room, below, help=module.HELP)
+        words.add_subcommand(room, below, help=module.HELP)
         below.prog = f"ctree {room}"  # without the options that it does not have
         commands = below.add_subcommands(dest="subcommand", metavar="COMMAND")
         for name, function in module.COMMANDS.items():
-            own = Parser(description=summary(function))
-            if takes_task(function):
-                add_arguments(own, load)
-            add_arguments(own, function, TASK)
-            commands.add_subcommand(name, own, help=summary(function))
-            own.prog = f"ctree {room} {name}"
+            _add(commands, below.prog, name, function)
     return top
 
 
-def takes_task(function: data.Command) -> bool:
-    """Whether a command is about a task."""
-    return function.__annotations__.get("task") is not None
+def _add(commands: Any, before: str, name: str, function: Command) -> None:
+    """One command with what its function takes."""
+    own = Parser(description=summary(function))
+    if takes(function, TASK):
+        add_arguments(own, load)
+    add_arguments(own, function, TASK | SETTINGS)
+    if takes(function, SETTINGS):
+        add_settings(own, SECTIONS)
+        own.usage = f"{before} {name} [PRESET] [options] [settings]"  # one by one they would fill a screen
+    commands.add_subcommand(name, own, help=summary(function))
+    own.prog = f"{before} {name}"
 
 
-def run(function: data.Command, given: Any) -> None:
+def takes(function: Command, names: frozenset[str]) -> bool:
+    """Whether a command has a parameter that is not an argument of its own."""
+    return bool(names & function.__annotations__.keys())
+
+
+def run(function: Command, given: Any) -> None:
     """Call a command with what was given on the command line."""
-    tasks = [load_task(values(given, load))] if takes_task(function) else []
-    function(*tasks, **values(given, function, TASK))
+    first = [load_task(values(given, load))] if takes(function, TASK) else []
+    named = values(given, function, TASK | SETTINGS)
+    first += [named.pop(name) for name in by_place(function)]
+    if takes(function, SETTINGS):
+        named["settings"] = settings(given, SECTIONS)
+    function(*first, **named)
 
 
 def load_task(options: dict[str, Any]) -> Task:
@@ -87,18 +117,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a character that the terminal lacks is no reason to stop
+    arguments = translated(sys.argv[1:] if arguments is None else arguments)
     top = parser()
-    if not (sys.argv[1:] if arguments is None else arguments):
+    if not arguments:
         top.print_help()
         return
     given: Any = top.parse_args(arguments)
     chosen = given[given.command]
     try:
-        run(ROOMS[given.command].COMMANDS[chosen.subcommand], chosen[chosen.subcommand])
+        if given.command in ROOMS:
+            run(ROOMS[given.command].COMMANDS[chosen.subcommand], chosen[chosen.subcommand])
+        else:
+            run(COMMANDS[given.command], chosen)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except DataError as error:
+    except (DataError, ModelError, TrainingError) as error:
         fail(str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        fail(OUT_OF_MEMORY)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except OSError as error:
@@ -106,6 +144,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(error, BrokenPipeError):  # whoever was reading has seen enough
             raise SystemExit(1) from None
         fail(f"cannot write: {error.strerror or error}")
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether the memory of a GPU or of the machine was not enough; torch says so in several ways."""
+    said = ("can't allocate memory", "not enough memory", "out of memory")
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in said)
 
 
 def _silence() -> None:

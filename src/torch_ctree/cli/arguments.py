@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any, get_args, get_type_hints
+from argparse import SUPPRESS
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from jsonargparse import ArgumentParser
 
@@ -22,13 +24,20 @@ def names(function: Callable[..., Any], skip: frozenset[str] = frozenset()) -> d
 def add_arguments(parser: ArgumentParser, function: Callable[..., Any], skip: frozenset[str] = frozenset()) -> None:
     """Add what a function takes: parameters without a default by their place, the others as flags.
 
+    Parameters before ``/`` go by their place even where they may be left out.
+
     skip: parameters that are not the user's to give
     """
     hints, explained = get_type_hints(function), explanations(function)
     for name, called in names(function, skip).items():
-        default = inspect.signature(function).parameters[name].default
+        parameter = inspect.signature(function).parameters[name]
+        default = parameter.default
         if default is inspect.Parameter.empty:
             parser.add_argument(called, type=_kind(hints[name]), help=explained[name])
+        elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            parser.add_argument(called, type=_kind(hints[name]), nargs="?", default=default, help=explained[name])
+        elif hints[name] is bool:
+            parser.add_argument(f"--{called}", action="store_true", help=explained[name])
         else:
             parser.add_argument(f"--{called}", type=_kind(hints[name]), default=default, help=explained[name])
 
@@ -36,6 +45,40 @@ def add_arguments(parser: ArgumentParser, function: Callable[..., Any], skip: fr
 def _kind(hint: Any) -> Any:
     """Where text will do, text: jsonargparse reads ``null`` and ``#`` as nothing where nothing is allowed too."""
     return str if str in get_args(hint) else hint
+
+
+def by_place(function: Callable[..., Any]) -> list[str]:
+    """The parameters that cannot be given by name."""
+    parameters = inspect.signature(function).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.POSITIONAL_ONLY]
+
+
+def add_settings(parser: ArgumentParser, sections: Mapping[str, type]) -> None:
+    """Add a flag for every setting of some dataclasses: ``--model.width``. What is given stays text."""
+    for section, kind in sections.items():
+        explained, hints = explanations(kind), get_type_hints(kind)
+        group = parser.add_argument_group(f"{section} ({summary(kind)})")
+        for setting in fields(kind):
+            default = "" if setting.default in (MISSING, None, "") else f" (default: {setting.default})"
+            group.add_argument(
+                f"--{section}.{setting.name}",
+                default=SUPPRESS,
+                metavar=_metavar(hints[setting.name]),
+                help=explained[setting.name] + default,
+            )
+
+
+def settings(given: Any, sections: Mapping[str, type]) -> dict[str, dict[str, str]]:
+    """The settings that were given, by section."""
+    there = {section: given[section].as_dict() for section in sections if section in given}
+    return {section: values for section, values in there.items() if values}
+
+
+def _metavar(hint: Any) -> str:
+    choices = [choice for part in (hint, *get_args(hint)) if get_origin(part) is Literal for choice in get_args(part)]
+    kinds = {int: "N", float: "X", bool: "true|false"}
+    plain = next((kinds[part] for part in (hint, *get_args(hint)) if part in kinds), "TEXT")
+    return "|".join(choices) or plain
 
 
 def values(given: Any, function: Callable[..., Any], skip: frozenset[str] = frozenset()) -> dict[str, Any]:

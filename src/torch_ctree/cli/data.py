@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rich.console import Console
 from rich.table import Table
 
 from torch_ctree import data
 from torch_ctree.cli.arguments import Command
+from torch_ctree.cli.console import console, drawn, say, visible
 from torch_ctree.data import multi30k, questions, scan
 from torch_ctree.data.errors import place, told
 from torch_ctree.data.order import Purpose, permutation
 from torch_ctree.trees.topology import depth_for_leaves
-from torch_ctree.viewing import draw, width
-
-if TYPE_CHECKING:
-    from nltk import Tree
 
 HELP = "Look at tasks, get their files, check your own pairs."
-LEAST = 40  # columns
 PREPARED = {"multi30k": multi30k.prepare, "scan": scan.prepare, "questions": questions.prepare}
 
 
@@ -28,10 +22,10 @@ def list_tasks() -> None:
     table = Table("name", "what it is", box=None, header_style="bold", pad_edge=False)
     for name, about in data.TASKS.items():
         table.add_row(name, about)
-    console = _console(table)
-    console.print(table)
+    terminal = console(table)
+    terminal.print(table)
     folder = f"\nThe data folder is {data.data_folder()} ($CTREE_DATA or --root names another)."
-    console.print(folder, markup=False, soft_wrap=True)
+    say(terminal, folder)
 
 
 def show(task: data.Task, n: int = 5, set_: str = "train") -> None:
@@ -45,26 +39,20 @@ def show(task: data.Task, n: int = 5, set_: str = "train") -> None:
     if set_ not in task.sets:
         raise data.DataError(f"{task.name} has no set {set_!r}; it has {', '.join(task.sets)}")
     pairs = task.sets[set_]
-    console = _console()
+    terminal = console()
     about = visible(f"{task.name} {set_}: {len(pairs):,} pairs ({task.origin})")
-    console.print(about, style="bold", markup=False, soft_wrap=True)
+    say(terminal, about, "bold")
     for row in permutation(len(pairs), Purpose.ROWS_TO_SHOW)[:n].tolist():
-        _show_example(console, row, pairs[row], task)
+        _show_example(terminal, row, pairs[row], task)
 
 
-def _show_example(console: Console, row: int, example: data.Example, task: data.Task) -> None:
-    console.print(f"\n{row + 1}", style="dim")
+def _show_example(terminal: Console, row: int, example: data.Example, task: data.Task) -> None:
+    say(terminal, f"\n{row + 1}", "dim")
     trees = task.gold(example) if task.gold else (None, None)
     for text, tree, style in zip(example, trees, ("cyan", "green"), strict=True):
-        console.print(visible(text), style=style, markup=False, soft_wrap=True)
+        say(terminal, visible(text), style)
         if tree is not None:
-            console.print(_drawn(tree, console.width), markup=False, soft_wrap=True)
-
-
-def _drawn(tree: Tree, room: int) -> str:
-    """As a drawing where it fits, in brackets where it does not."""
-    drawing = draw(tree)
-    return drawing if max(map(width, drawing.splitlines())) <= room else tree.pformat(margin=room)
+            say(terminal, drawn(tree, terminal.width))
 
 
 def prepare(name: str, from_: str | None = None, root: str | None = None) -> None:
@@ -80,18 +68,18 @@ def prepare(name: str, from_: str | None = None, root: str | None = None) -> Non
     folder = data.data_folder(root)
     with told():
         files = PREPARED[task](folder, None if from_ is None else place(from_))
-    _console().print(f"{len(files)} files of {task} are in {folder}", markup=False, soft_wrap=True)
+    say(console(), f"{len(files)} files of {task} are in {folder}")
 
 
 def check(task: data.Task) -> None:
     """Check a task or your own pairs: sizes, lengths, unknown words, repetitions, leaks, the depth a tree needs."""
-    with _console().status("counting"):
+    with console().status("counting"):
         reports = data.check(task)
     table = _check_table(reports)
-    console = _console(table)
-    console.print(table)
+    terminal = console(table)
+    terminal.print(table)
     for line in _remarks(reports):
-        console.print(line, markup=False, soft_wrap=True)
+        say(terminal, line)
 
 
 def _check_table(reports: dict[str, data.SetReport]) -> Table:
@@ -128,18 +116,6 @@ def _remarks(reports: dict[str, data.SetReport]) -> list[str]:
         if report.contradicted:
             remarks.append(f"{name}: {report.contradicted:,} sources have more than one target")
     return remarks
-
-
-def _console(table: Table | None = None) -> Console:
-    """The terminal, taken to be wide enough for a table whatever it says: a line that wraps loses nothing."""
-    console = Console(highlight=False, emoji=False)
-    needed = 0 if table is None else Console(width=1000).measure(table).maximum
-    return Console(highlight=False, emoji=False, width=max(console.width, needed, LEAST))
-
-
-def visible(text: str) -> str:
-    """With control characters spelled out, so that a terminal shows them rather than obeys."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 COMMANDS: dict[str, Command] = {"list": list_tasks, "show": show, "prepare": prepare, "check": check}

@@ -52,7 +52,7 @@ class Batch:
         return self.rows >= 0
 
     def share(self, rank: int, processes: int) -> Batch:
-        """What one of several processes gets of this batch: equally many rows each, with rows that fill up if need be."""
+        """What one of several processes gets of this batch: equally many rows each, filled up if need be."""
         mine = torch.arange(rank, rank + processes * -(-len(self) // processes), processes, device=self.rows.device)
         there = mine < len(self)
         part = Batch(*(field[mine.where(there, 0)] for field in self._fields()))

@@ -20,13 +20,14 @@ class ModelConfig:
     """The parts of a model and their sizes. The defaults are the paper's settings for SCAN.
 
     encoder: what reads the source: ``ordered-memory`` or ``birnn``, or one of your own in ``ENCODERS``
-    decoder: what says the target: ``ctree``, the latent tree; or left to right ``production``, the tree's own cell, ``gru``
-        or ``lstm``; or one of your own in ``DECODERS``
+    decoder: what says the target: ``ctree``, the latent tree; or from left to right ``production``, the tree's own cell,
+        ``gru`` or ``lstm``; or one of your own in ``DECODERS``
     output: how a state becomes a word: ``mlp``, or ``lexical-attention``, which looks at source words without context
-    contextualiser: what Ordered Memory reads: states of a ``bidirectional`` or ``forward`` GRU, or with ``none`` the words
-        themselves
+    contextualiser: what Ordered Memory reads: states of a ``bidirectional`` or ``forward`` GRU, or with ``none`` the
+        words themselves
     width: of every state and embedding
-    depth: of the tree: it has room for 2^depth words (sequential decoders stop there too); by default chosen from the data
+    depth: of the tree: it has room for 2^depth words (sequential decoders stop there too); by default chosen from the
+        data
     slots: of Ordered Memory
     layers: of the deep bidirectional encoder ``birnn``
     decoder_layers: of the decoders ``gru`` and ``lstm``
@@ -89,7 +90,7 @@ class ModelConfig:
 
 def check_depth(value: object) -> None:
     """A depth that a tree can have."""
-    if not (isinstance(value, int) and _is_whole(value) and 0 <= value <= DEEPEST):
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= DEEPEST:
         raise ModelError(f"depth: got {value!r}; expected a whole number from 0 to {DEEPEST}")
 
 

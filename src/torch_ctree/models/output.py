@@ -16,7 +16,7 @@ from torch_ctree.models.encoders import Encoding
 
 
 class Scores(NamedTuple):
-    """Word logits as a linear layer, ``features · weightᵀ + bias``, so that a large vocabulary need not be written out."""
+    """Word logits as a linear layer, features · weightᵀ + bias: those of a large vocabulary need not be written out."""
 
     features: Tensor  # (B, Q, H)
     weight: Tensor  # (K, H)

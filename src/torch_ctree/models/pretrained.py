@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from torch_ctree.data import DataError, load_encoder
+from torch_ctree.data import DataError, Encoder, load_encoder
 from torch_ctree.data.disk import read_json, write
 from torch_ctree.data.errors import place, told
 from torch_ctree.models.configuration import ModelConfig
@@ -39,7 +39,7 @@ def save(model: Seq2Seq, folder: str | Path) -> None:
         config = json.dumps({"format": FORMAT, "model": model.config.to_dict()}, indent=2) + "\n"
     except (TypeError, ValueError) as error:
         raise ModelError(f"options: {_line(error)}; expected what a JSON file can hold") from error
-    # Copies: parts of one piece of memory, as cuDNN lays out a GRU, cannot be written.
+    # Copies: the format refuses parts of one piece of memory.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights(model).items()}
     content = to_bytes(tensors, {"format": "pt"})
     with _told():
@@ -68,13 +68,14 @@ def _read(kind: type[Seq2Seq], folder: Path) -> Seq2Seq:
                 f"{folder}: no model here, {name} is missing; expected what training or save_pretrained wrote"
             )
     tensors = _tensors(folder / WEIGHTS)
-    config, source, target = read_config(folder / CONFIG), load_encoder(folder / SOURCE), load_encoder(folder / TARGET)
+    config, source, target = read_config(folder / CONFIG), _encoder(folder / SOURCE), _encoder(folder / TARGET)
     try:
         model = kind(config, source, target)
     except ModelError as error:
         raise ModelError(f"{folder / CONFIG}: {error}") from error
     except Exception as error:  # of parts of your own; of torch, for a width that no memory holds
-        raise ModelError(f"{folder / CONFIG}: no model can be made of these settings: {_line(error)}") from error
+        said = f"no model can be made of these settings ({_line(error)}); expected those of one model"
+        raise ModelError(f"{folder / CONFIG}: {said}") from error
     _fill(model, tensors, folder / WEIGHTS)
     return model.eval()
 
@@ -82,12 +83,21 @@ def _read(kind: type[Seq2Seq], folder: Path) -> Seq2Seq:
 def read_config(path: Path) -> ModelConfig:
     """The settings that ``save`` wrote."""
     content = read_json(path)
-    if not isinstance(content, Mapping) or content.get("format") != FORMAT:
+    if not isinstance(content, Mapping) or content.get("format") != FORMAT or "model" not in content:
         raise ModelError(f"{path}: not the settings of a {FORMAT} model; expected a file that save_pretrained wrote")
     try:
-        return ModelConfig.from_dict(content.get("model"))
+        return ModelConfig.from_dict(content["model"])
     except (ModelError, TypeError) as error:
         raise ModelError(f"{path}: {error}") from error
+
+
+def _encoder(path: Path) -> Encoder:
+    try:
+        return load_encoder(path)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # tokenizers' own, which is no Exception and has no other name
+            raise
+        raise ModelError(f"{path}: damaged subwords ({_line(error)}); save or download the model again") from error
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
@@ -132,7 +142,7 @@ def _told() -> Iterator[None]:
         raise ModelError(str(error)) from error
 
 
-def _line(error: BaseException, most: int = 400) -> str:
+def _line(error: BaseException | str, most: int = 400) -> str:
     """What a library says, in one line that is not too long."""
     line = " ".join(str(error).split()) or type(error).__name__
     return line if len(line) <= most else line[: most - 1] + "…"
@@ -178,8 +188,11 @@ def push(model: Seq2Seq, name: str, private: bool, token: str | None, message: s
 
 def _why(error: Exception) -> str:
     """What the Hub's client says; what is private is "not found", too."""
-    refused = getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404)
-    return _line(error) + ("; check the name, and log in or give a token" if refused else "")
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status not in (401, 403, 404):
+        return _line(error)
+    said = _line(getattr(error, "server_message", None) or "no more")
+    return f"the answer is {status} ({said}); check the name, and log in or give a token"
 
 
 def card(model: Seq2Seq, name: str) -> str:

@@ -11,8 +11,8 @@ from torch_ctree.models.activation import Activation
 class Production(nn.Module):
     """A gated two-layer network (§4.1).
 
-    With a = relu(W₁ [h; c] + b₁), each child has a candidate tanh(layernorm(W₂ a + b₂)) and a gate g = sigmoid(W₃ a + b₃),
-    and its state is g ⊙ candidate + (1 − g) ⊙ h.
+    With a = relu(W₁ [h; c] + b₁), each child has a candidate tanh(layernorm(W₂ a + b₂)) and a gate
+    g = sigmoid(W₃ a + b₃), and its state is g ⊙ candidate + (1 − g) ⊙ h.
 
     activation: tanh(layernorm(·)), shared with the root
     """

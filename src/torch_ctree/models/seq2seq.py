@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_ctree.data import Batch, Encoder, Side
+from torch_ctree.data.vocabulary import several
 from torch_ctree.models import pretrained
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.decoders import DECODERS, CTree, Decoded, Decoder
@@ -93,6 +94,11 @@ class Seq2Seq(nn.Module):
 
     def batch(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> Batch:
         """Texts as a batch, on the model's device; without targets, they are a word that means nothing."""
+        several(sources, "sources")
+        if not len(sources):
+            raise ModelError("sources: got none; expected at least one text")
+        if targets is not None and len(several(targets, "targets")) != len(sources):
+            raise ModelError(f"targets: got {len(targets)}; expected {len(sources)}, one for each source")
         rows = np.arange(len(sources))
         source = Side.encode(sources, self.source, "source").padded(rows, None)
         if targets is None:
@@ -146,6 +152,11 @@ class Seq2Seq(nn.Module):
     # --- about it -----------------------------------------------------------------------------------------------------
 
     @property
+    def has_trees(self) -> bool:
+        """Whether its answers have trees."""
+        return isinstance(self.decoder, CTree)
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.parameters()).device
@@ -158,8 +169,8 @@ class Seq2Seq(nn.Module):
 
 def _entry(kind: str, name: str, entries: dict[str, Any]) -> Any:
     """What is listed under a name."""
-    if not isinstance(name, str) or name not in entries:
-        near = get_close_matches(str(name), entries, n=1)
+    if name not in entries:
+        near = get_close_matches(name, entries, n=1)
         listed = f"expected one of {', '.join(entries)}, or your own once it is in {kind.upper()}S"
         hint = f"did you mean {near[0]!r}?" if near else listed
         raise ModelError(f"{kind}: got {name!r}; {hint}")

@@ -81,8 +81,8 @@ def _first(error: Exception) -> str:
 class Keeper(pl.Callback):
     """After every epoch: the best model, the last checkpoint, the metrics; within long epochs a checkpoint as well.
 
-    The checkpoint comes last but for the metrics, and holds all of theirs: wherever a run is killed, what is on the disk
-    after going on is what an uninterrupted run would have left.
+    The checkpoint comes last but for the metrics, and holds all of theirs: wherever a run is killed, what is on the
+    disk after going on is what an uninterrupted run would have left.
     """
 
     def __init__(self, folder: Path, steps: int) -> None:

@@ -69,8 +69,8 @@ class VocabularyConfig:
     kind: ``words`` between blanks, or ``subwords``, learned by byte-pair encoding
     size: how many subwords each side has
     min_count: words that come less often in the training set are unknown
-    unknown: what becomes of unknown words: with ``error`` they are refused, with ``replace`` they become <unk>; by default
-        refused where all words of the task are known (SCAN, questions), else replaced
+    unknown: what becomes of unknown words: with ``error`` they are refused, with ``replace`` they become <unk>; by
+        default refused where all words of the task are known (SCAN, questions), else replaced
     """
 
     kind: Literal["words", "subwords"] = "words"

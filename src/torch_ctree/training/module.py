@@ -47,9 +47,9 @@ class Training(pl.LightningModule):
     def __init__(self, model: Seq2Seq, prepared: Prepared, config: OptimisationConfig, seed: int) -> None:
         super().__init__()
         self.model, self.config, self.seed = model, config, seed
-        sizes: dict[str, Any] = {"batch_size": config.batch_size, "max_tokens": config.max_tokens, "seed": seed}
-        self.batches = Batches(prepared.train, **sizes)
-        self.validation = Batches(prepared.validation, **sizes | {"shuffle": False, "bucketed": True})
+        size, tokens = config.batch_size, config.max_tokens
+        self.batches = Batches(prepared.train, batch_size=size, max_tokens=tokens, seed=seed)
+        self.validation = Batches(prepared.validation, batch_size=size, max_tokens=tokens, bucketed=True, shuffle=False)
         self.plateau = Plateau(config.patience)
         self.totals: dict[str, Tensor] = {}
         self.metrics: dict[str, float] = {}
@@ -83,7 +83,7 @@ class Training(pl.LightningModule):
         everyone = self.trainer.strategy.reduce(pairs.clone(), reduce_op="sum")
         return losses.sum() * self.trainer.world_size / everyone
 
-    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:  # noqa: ARG002
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         """Now and then, for TensorBoard: a GPU has to wait for it."""
         if self.logger is not None and self.global_step % STEPS_BETWEEN_LOGS == 0:
             self.logger.log_metrics({"train_loss_of_batch": float(outputs["loss"])}, self.global_step)

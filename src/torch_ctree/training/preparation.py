@@ -39,8 +39,8 @@ def prepare(config: TrainConfig, task: Task) -> Prepared:
         if not len(task.sets[name]):
             raise TrainingError(f"{task.name}: the {name} set is empty; expected pairs")
     replaces = _replaces(config)
-    source = _encoder(config.vocabulary, task.train.sources, replaces)
-    target = _encoder(config.vocabulary, task.train.targets, replaces)
+    source = _encoder(config.vocabulary, task.train.sources(), replaces)
+    target = _encoder(config.vocabulary, task.train.targets(), replaces)
     train, validation = (_encoded(name, task.sets[name], source, target) for name in ("train", "validation"))
     longest = max(train.longest[1], validation.longest[1])
     depth = config.model.depth
@@ -64,13 +64,11 @@ def _replaces(config: TrainConfig) -> bool:
     return config.data.is_own or config.data.name.startswith("multi30k")
 
 
-def _encoder(config: VocabularyConfig, texts: object, replaces: bool) -> Encoder:
+def _encoder(config: VocabularyConfig, texts: Iterable[str], replaces: bool) -> Encoder:
     """A vocabulary for one side."""
-    assert callable(texts)
-    lines: Iterable[str] = texts()
     if config.kind == "subwords":
-        return Subwords.train(lines, config.size)
-    return Vocabulary.build(lines, config.min_count, UNKNOWN if replaces else None)
+        return Subwords.train(texts, config.size)
+    return Vocabulary.build(texts, config.min_count, UNKNOWN if replaces else None)
 
 
 def _encoded(name: str, pairs: Pairs, source: Encoder, target: Encoder) -> Encoded:

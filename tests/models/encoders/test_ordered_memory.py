@@ -21,7 +21,7 @@ def encoder(**settings) -> OrderedMemory:
 
 
 def attention(model: OrderedMemory, query, candidates, before):
-    """p_t: exp(w · relu(query + key) / √h) × what is open, normalised; slot i is open as far as slot i + 1 was reached."""
+    """p_t: exp(w · relu(query + key) / √h) × what is open: slot i as far as slot i + 1 was reached; normalised."""
     score, width = model.score[2], len(query)
     assert isinstance(score, nn.Linear)
     weights = []
@@ -80,7 +80,9 @@ def test_the_first_word_fills_every_slot_and_the_second_is_put_together_with_it_
     x, y = encoding.leaves[0]
     torch.testing.assert_close(encoding.internal[0, 0], x.expand(3, -1))
     torch.testing.assert_close(encoding.internal[0, 1, :2], y.expand(2, -1))
-    torch.testing.assert_close(encoding.internal[0, 1, 2], model.cell(y[None], x[None], model.cell.prepared(x[None]))[0])
+    torch.testing.assert_close(
+        encoding.internal[0, 1, 2], model.cell(y[None], x[None], model.cell.prepared(x[None]))[0]
+    )
 
 
 def test_attention_is_a_distribution_over_open_slots():
@@ -99,7 +101,9 @@ def test_attention_survives_large_scores():
     model = encoder()
     with torch.no_grad():
         model.score[2].weight.mul_(1e4)  # pyright: ignore[reportOperatorIssue, reportCallIssue]
-    p = model.attention(torch.randn(8, 4, dtype=double), torch.randn(8, 3, 4, dtype=double), torch.full((8, 3), 1 / 3.0))
+    p = model.attention(
+        torch.randn(8, 4, dtype=double), torch.randn(8, 3, 4, dtype=double), torch.full((8, 3), 1 / 3.0)
+    )
     torch.testing.assert_close(p.sum(-1), torch.ones(8, dtype=double))
 
 

@@ -55,8 +55,11 @@ def test_what_a_state_knows(kind):
     jacobian = torch.autograd.functional.jacobian(lambda x: layer(x, torch.tensor([3])), x)
     assert isinstance(jacobian, torch.Tensor)
     read = (jacobian[0, :, :, 0].abs().amax((1, 3)) > 0)[:3].int().tolist()  # [state][word]
-    assert read == {
-        "bidirectional": [[1, 1, 1, 0]] * 3,
-        "forward": [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]],
-        "none": [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]],
-    }[kind]
+    assert (
+        read
+        == {
+            "bidirectional": [[1, 1, 1, 0]] * 3,
+            "forward": [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]],
+            "none": [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]],
+        }[kind]
+    )

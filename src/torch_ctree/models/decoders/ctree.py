@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch_ctree.models.activation import Activation
 from torch_ctree.models.attention import Attention
 from torch_ctree.models.configuration import ModelConfig
-from torch_ctree.models.decoders.decoder import Decoded, Decoder
+from torch_ctree.models.decoders.decoder import Decoded, Decoder, chosen_depth
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.output import Scores, output_layer
@@ -30,8 +30,8 @@ class Expansion(NamedTuple):
 class CTree(Decoder):
     """p(target | source) as a ``LatentTree`` whose parameters a recursive network makes (§4).
 
-    At each vertex: a context by attention over the source's nodes, the probability to be a leaf, the words, two children.
-    The same functions serve every level, so that a tree can be grown deeper than in training.
+    At each vertex: a context by attention over the source's nodes, the probability to be a leaf, the words, two
+    children. The same functions serve every level, so that a tree can be grown deeper than in training.
     """
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
@@ -49,13 +49,12 @@ class CTree(Decoder):
 
     def distribution(self, encoding: Encoding, depth: int | None = None) -> LatentTree:
         """The distribution over (target, tree) pairs, (B,)."""
-        tree = self.expand(encoding, self.depth if depth is None else depth)
+        tree = self.expand(encoding, chosen_depth(depth, self.depth))
         emission = _emission(self.output(tree.states, tree.contexts, encoding))
         return LatentTree(tree.leaf_logits, emission, validate_args=False)
 
-    def expand(self, encoding: Encoding, depth: int | None) -> Expansion:
+    def expand(self, encoding: Encoding, depth: int) -> Expansion:
         """Grow the complete tree from the source's root."""
-        assert depth is not None
         nodes = self.attention.memory(encoding.nodes, encoding.nodes, encoding.nodes_mask)
         state = self.activation(self.root(encoding.root))[:, None]  # (B, 1, H)
         context = encoding.root[:, None]

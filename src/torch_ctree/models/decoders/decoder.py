@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from torch_ctree.models.configuration import check_depth
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.trees import Derivation
 
@@ -48,3 +49,11 @@ class Decoder(nn.Module, ABC):
     @abstractmethod
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
         """The k best answers, best first: (k, B, …); not differentiable."""
+
+
+def chosen_depth(depth: int | None, default: int | None) -> int:
+    """The depth that is asked for, or else the model's own."""
+    depth = default if depth is None else depth
+    check_depth(depth)
+    assert depth is not None
+    return depth

@@ -12,7 +12,7 @@ from torch_ctree.models.encoders import Encoding
 
 
 class RNNDecoder(SequenceDecoder):
-    """A recurrent network that starts from tanh(linear(root)) and reads the words before; attention follows after it."""
+    """A recurrent network that starts from tanh(linear(root)) and reads the words before; attention follows it."""
 
     recurrence: nn.GRU | nn.LSTM
 

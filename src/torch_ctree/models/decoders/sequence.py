@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from torch_ctree.models.attention import Attention, Memory
 from torch_ctree.models.configuration import ModelConfig
-from torch_ctree.models.decoders.decoder import Decoded, Decoder
+from torch_ctree.models.decoders.decoder import Decoded, Decoder, chosen_depth
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.output import output_layer
+from torch_ctree.trees.checks import check_count
 
 State = tuple[Tensor, ...]
 """What a decoder remembers, each (B, …)."""
@@ -65,9 +66,7 @@ class SequenceDecoder(Decoder):
 
     def longest(self, depth: int | None) -> int:
         """2^depth words."""
-        depth = self.depth if depth is None else depth
-        assert depth is not None
-        return 1 << depth
+        return 1 << chosen_depth(depth, self.depth)
 
     def log_probs(self, features: Tensor, encoding: Encoding, nodes: Memory, first: int, longest: int) -> Tensor:
         """features (B, N, H) of words number first, first + 1, … → log p(word), (B, N, words + 1)"""
@@ -93,6 +92,9 @@ class SequenceDecoder(Decoder):
     @torch.no_grad()
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
         """The k best of a beam search (not necessarily the best of all): (k, B, …)"""
+        check_count("k", k)
+        if max_length is not None:
+            check_count("max_length", max_length)
         longest = self.longest(depth)
         most = longest if max_length is None else min(max_length, longest)
         B, width = len(encoding.root), max(k, self.beam)

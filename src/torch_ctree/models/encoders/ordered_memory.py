@@ -47,11 +47,11 @@ class Cell(nn.Module):
 
 
 class OrderedMemory(SourceEncoder):
-    """M slots, the last one the root. Each new word finds its place by attention and is put together with what is above.
+    """M slots, the last one the root. Each new word finds its place by attention and is joined with what is above.
 
     At token t, with M the memory and M̂ the candidates of the token before:
 
-        p_t          = attention of x_t over M̂, only on slots at or above the one used before
+        p_t          = attention of x_t over M̂, on slot i as far as slot i + 1 was reached before, on the last always
         →p, ←p       = its cumulative sums from the first slot and from the last
         M_i          = M_i (1 − ←p_i) + M̂_i ←p_i
         M̂_i          = x_t (1 − →p_i) + cell(M̂_{i−1}, M_i) →p_i,   M̂_0 = x_t

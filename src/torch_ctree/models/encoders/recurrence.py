@@ -19,7 +19,7 @@ class Bidirectional(nn.Module):
         self.backwards = nn.GRU(inputs, width // 2, batch_first=True)
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """x (B, S, inputs), lengths (B,) → states (B, S, width), and each direction's last state, side by side (B, width)"""
+        """x (B, S, inputs), lengths (B,) → states (B, S, width), and the last states of both directions (B, width)"""
         order = reversal(lengths, x.shape[1])
         ahead, _ = self.forwards(x)
         back, _ = self.backwards(take(x, order))

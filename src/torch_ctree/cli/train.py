@@ -1,0 +1,102 @@
+"""``ctree train``: a preset, a configuration or your own pairs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from rich.table import Table
+
+from torch_ctree import training
+from torch_ctree.cli.console import console, say
+from torch_ctree.data.errors import place
+from torch_ctree.training import TrainConfig, TrainingError
+from torch_ctree.training.configuration import SECTIONS, parsed
+from torch_ctree.training.presets import about
+
+RUNS = Path("runs")
+
+
+def train(
+    preset: str | None = None,
+    /,
+    *,
+    settings: Mapping[str, Mapping[str, str]],
+    config: str | None = None,
+    seed: int | None = None,
+    run: str | None = None,
+    resume: bool = False,
+    list_: bool = False,
+) -> None:
+    """Train a model: a preset by its name, or on your own pairs with --data pairs.tsv.
+
+    preset: the name of a run, such as scan-length (see --list)
+    config: a YAML file with settings, in place of a preset or changing some of it
+    seed: of the first weights, of dropout and of the order of the pairs (default: 0)
+    run: the folder of the run (default: runs/NAME-SEED)
+    resume: go on from the last checkpoint of the run; without a preset, with the settings it began with
+    list_: list the presets
+    """
+    if list_:
+        _list()
+        return
+    layers, name = _layers(preset, config, run if resume else None)
+    if seed is not None:
+        layers.append({"seed": seed})
+    layers.append(_typed(settings))
+    chosen = training.build(training.merged(*layers))
+    if not chosen.data.name:
+        raise TrainingError("nothing to train on; name a preset (see 'ctree train --list') or --data pairs.tsv")
+    folder = place(run) if run else RUNS / f"{name or _stem(chosen.data.name)}-{chosen.seed}"
+    _train(chosen, folder, resume)
+
+
+def _layers(preset: str | None, config: str | None, run: str | None) -> tuple[list[dict[str, Any]], str | None]:
+    """Settings from files, weaker ones first, and what the run is called."""
+    files = [training.preset(preset)] if preset else []
+    files += [place(config)] if config else []
+    if not files and run:
+        files = [place(run) / "config.yaml"]
+    name = preset or (Path(config).stem if config else None)
+    return [training.read(file) for file in files], name
+
+
+def _typed(settings: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Any]]:
+    """What was given on the command line, as a YAML file would give it."""
+    return {
+        section: {name: parsed(text, get_type_hints(SECTIONS[section])[name]) for name, text in given.items()}
+        for section, given in settings.items()
+    }
+
+
+def _stem(name: str) -> str:
+    """What a run on a user's own pairs is called."""
+    return Path(name.partition(",")[0].removeprefix("hf:")).name.partition(".")[0] or "own"
+
+
+def _train(config: TrainConfig, folder: Path, resume: bool) -> None:
+    from torch_ctree.training.running import train as run  # noqa: PLC0415  (Lightning takes seconds to import)
+
+    terminal = console()
+    try:
+        best = run(config, folder, resume, terminal).best
+    except KeyboardInterrupt:
+        say(terminal, f"stopped; go on with: ctree train --resume --run {folder}")
+        raise
+    accuracy = f"validation accuracy {best['validation_accuracy']:.2%}"
+    say(terminal, f"best: epoch {best['epoch']}, {accuracy}; the model is in {folder}")
+    say(terminal, f"next: ctree evaluate {folder}")
+
+
+def _list() -> None:
+    table = Table("preset", "what it is", box=None, header_style="bold", pad_edge=False)
+    for name, path in training.presets().items():
+        table.add_row(name, about(path))
+    console(table).print(table)
+
+
+def translated(arguments: Sequence[str]) -> list[str]:
+    """``--data pairs.tsv`` is short for ``--data.name pairs.tsv``."""
+    return [re.sub(r"^--data(?==|$)", "--data.name", argument) for argument in arguments]

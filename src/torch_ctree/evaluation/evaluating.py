@@ -1,0 +1,148 @@
+"""What a model answers to a set of pairs, and how good that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_ctree.data import Batch, Batches, Encoded, Example, Task
+from torch_ctree.data.errors import DataError
+from torch_ctree.evaluation.accuracy import Share, by_length, exact_match, first_word, token_accuracy
+from torch_ctree.evaluation.brackets import TreeF1, balanced, left_branching, right_branching, tree_f1
+from torch_ctree.evaluation.predictions import Prediction
+from torch_ctree.evaluation.translation import Bleu, bleu
+from torch_ctree.models import Decoded, Seq2Seq
+from torch_ctree.trees import Derivation
+
+if TYPE_CHECKING:
+    from nltk import Tree
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a model is on one set."""
+
+    pairs: int
+    exact_match: float
+    first_word: float
+    token_accuracy: float
+    loss: float
+    """−log p(target | source) for each target word, the mean over pairs; infinite where a target is impossible."""
+    by_length: dict[int, Share]
+    """Exact match by the number of target words."""
+    bleu: Bleu | None = None
+    """Of text; not for tasks made by a grammar."""
+    tree_f1: TreeF1 | None = None
+    """The best trees of the true targets, beside the gold ones."""
+    baselines: dict[str, float] | None = None
+    """The sentence-level tree F1 of trees that need no model."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for a file."""
+        values = asdict(self)
+        values["bleu"] = None if self.bleu is None else self.bleu._asdict()
+        return values
+
+
+def predict(
+    model: Seq2Seq, task: Task, name: str, *, batch_size: int = 100, depth: int | None = None
+) -> Iterator[list[Prediction]]:
+    """What a model answers to each pair of a set, a batch at a time, pairs of like lengths together.
+
+    name: of the set
+    depth: of the tree, which may be another than in training
+
+    Where the task has gold trees, the best tree of each true target is found too.
+    """
+    pairs = task.sets[name]
+    try:
+        encoded = Encoded.of(pairs, model.source, model.target)
+    except DataError as error:
+        raise DataError(f"{name} set, {error}") from error
+    for batch in Batches(encoded, batch_size=batch_size, bucketed=True, shuffle=False).epoch(0):
+        with torch.no_grad():
+            answers, scores, trees = _answers(model, batch.to(model.device), depth, task.gold is not None)
+        found = []
+        for n, row in enumerate(batch.rows.tolist()):
+            answer = model.spelled(answers, n)
+            found.append(
+                Prediction(
+                    name,
+                    row,
+                    *pairs[row],
+                    output=answer.text if answer else "",
+                    log_prob=answers.log_prob[n].item(),
+                    tree=_line(answer.tree) if answer else None,
+                    target_log_prob=scores[n].item(),
+                    target_tree=_line(_tree(model, trees, n)),
+                )
+            )
+        yield found
+
+
+def _answers(model: Seq2Seq, batch: Batch, depth: int | None, parse: bool) -> tuple[Decoded, Tensor, Derivation | None]:
+    """Answers, log p(target | source), and with parse the best trees of the targets."""
+    if not model.has_trees:
+        return model.decode(batch, depth=depth), model.score(batch, depth), None
+    dist = model.distribution(batch, depth)
+    best, posterior = dist.argmax(), dist.posterior(batch.target, batch.target_lengths)
+    decoded = Decoded(best.tokens, best.lengths, best.log_prob, best)
+    return decoded, posterior.log_evidence(), posterior.argmax() if parse else None
+
+
+def _tree(model: Seq2Seq, trees: Derivation | None, n: int) -> Tree | None:
+    """The n-th tree, where there is one."""
+    if trees is None or bool(torch.isneginf(trees.log_prob[n])):
+        return None
+    return trees[n].trees(model.target.__getitem__)[0]
+
+
+def _line(tree: Tree | None) -> str | None:
+    """In brackets, on one line."""
+    return None if tree is None else " ".join(str(tree).split())
+
+
+def evaluate(predictions: Sequence[Prediction], task: Task, tokenised: bool = True) -> Evaluation:
+    """How good predictions of one set are.
+
+    tokenised: whether the text has blanks between all tokens, for BLEU
+    """
+    losses = [
+        -(p.target_log_prob if p.target_log_prob is not None else -np.inf) / len(p.target.split()) for p in predictions
+    ]
+    f1, baselines = _trees(predictions, task)
+    texts = ([p.output for p in predictions], [p.target for p in predictions])
+    return Evaluation(
+        pairs=len(predictions),
+        exact_match=exact_match(predictions),
+        first_word=first_word(predictions),
+        token_accuracy=token_accuracy(predictions),
+        loss=float(np.mean(losses)),
+        by_length=by_length(predictions),
+        bleu=None if task.gold else bleu(*texts, tokenised=tokenised),
+        tree_f1=f1,
+        baselines=baselines,
+    )
+
+
+def _trees(predictions: Sequence[Prediction], task: Task) -> tuple[TreeF1 | None, dict[str, float] | None]:
+    """Tree F1, and that of trees that need no model."""
+    if task.gold is None:
+        return None, None
+    from nltk import Tree  # noqa: PLC0415
+
+    parsed = [p for p in predictions if p.target_tree is not None and len(p.target.split()) > 2]
+    if not parsed:
+        return None, None
+    gold = [task.gold(Example(p.source, p.target)).target for p in parsed]
+    found = [Tree.fromstring(str(p.target_tree)) for p in parsed]
+    simple = {"right-branching": right_branching, "left-branching": left_branching, "balanced": balanced}
+    baselines = {
+        name: tree_f1([(make(tree.leaves()), tree) for tree in gold]).sentence_f1 for name, make in simple.items()
+    }
+    return tree_f1(list(zip(found, gold, strict=True))), baselines

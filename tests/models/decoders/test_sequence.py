@@ -1,0 +1,241 @@
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from torch_ctree.models import ModelError, Seq2Seq
+from torch_ctree.models.decoders.production import ProductionSequence
+from torch_ctree.models.decoders.rnn import RNNDecoder
+from torch_ctree.models.decoders.sequence import SequenceDecoder
+
+from .. import plain
+from ..build import (
+    OUTPUTS,
+    SEQUENTIAL,
+    make_batch,
+    scores_of_all,
+    some_batch,
+    some_pairs,
+    tiny_model,
+    unpadded,
+)
+
+double = torch.float64
+CHAINS = {
+    f"{encoder}+{decoder}+{output}": {"encoder": encoder, "decoder": decoder, "output": output}
+    for encoder, decoder, output in itertools.product(["ordered-memory", "birnn"], SEQUENTIAL, OUTPUTS)
+}
+every_chain = pytest.mark.parametrize("settings", CHAINS.values(), ids=CHAINS)
+
+
+def chain(model: Seq2Seq) -> SequenceDecoder:
+    assert isinstance(model.decoder, SequenceDecoder)
+    return model.decoder
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+class Production:
+    """The state has two children: the left one speaks, the right one comes next."""
+
+    def __init__(self, decoder: ProductionSequence, source: plain.Source):
+        self.decoder, self.source = decoder, source
+        self.state = plain.activation(decoder.activation, plain.linear(decoder.root, source.root))
+
+    def step(self, embedding):
+        attended = plain.context(self.decoder.attention, self.state, self.source.nodes)
+        context = plain.add(attended, plain.activation(self.decoder.activation, embedding))
+        said, self.state = plain.production(self.decoder.production, self.state, context)
+        return said
+
+
+class Recurrent:
+    """Layers that start from tanh(linear(root)), an LSTM's cells from zero."""
+
+    def __init__(self, decoder: RNNDecoder, source: plain.Source):
+        self.recurrence = decoder.recurrence
+        start, width = plain.tanh(plain.linear(decoder.root, source.root)), len(source.root)
+        self.states = [start[n * width : (n + 1) * width] for n in range(decoder.layers)]
+        self.cells = [[0.0] * width] * decoder.layers
+
+    def step(self, embedding):
+        x = embedding
+        for n, state in enumerate(self.states):
+            if isinstance(self.recurrence, nn.LSTM):
+                x, cell = plain.lstm(self.recurrence, x, state, self.cells[n], n)
+                self.cells = [*self.cells[:n], cell, *self.cells[n + 1 :]]
+            else:
+                assert isinstance(self.recurrence, nn.GRU)
+                x = plain.gru(self.recurrence, x, state, n)
+            self.states = [*self.states[:n], x, *self.states[n + 1 :]]
+        return x
+
+
+def derived(model: Seq2Seq, source, sentence, longest):
+    decoder = chain(model)
+    seen = plain.source(model.encode(make_batch([source], [[0]])), 0)
+    by_hand = Production(decoder, seen) if isinstance(decoder, ProductionSequence) else None
+    if by_hand is None:
+        assert isinstance(decoder, RNNDecoder)
+        by_hand = Recurrent(decoder, seen)
+    table, end, before, total = plain.numbers(decoder.embedding.weight), decoder.end, decoder.end, 0.0
+    for place, word in enumerate([*sentence, end]):
+        state = by_hand.step(table[before])
+        logits = plain.word_logits(decoder.output, state, plain.context(decoder.attention, state, seen.nodes), seen)
+        allowed = range(end) if place == 0 else [end] if place >= longest else range(end + 1)
+        total += dict(zip(allowed, plain.log_softmax([logits[k] for k in allowed]), strict=True))[word]
+        before = word
+    return total
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("encoder", ["ordered-memory", "birnn"])
+@pytest.mark.parametrize("decoder", SEQUENTIAL)
+def test_score_by_hand(encoder, decoder, output, layers):
+    model = tiny_model(encoder=encoder, decoder=decoder, output=output, decoder_layers=layers)
+    sources, targets = some_pairs()
+    for depth in (2, 3):
+        scores = model.score(make_batch(sources, targets), depth).tolist()
+        expected = [derived(model, *pair, 1 << depth) for pair in zip(sources, targets, strict=True)]
+        assert scores == pytest.approx(expected, abs=1e-10)
+
+
+# --- likelihoods ------------------------------------------------------------------------------------------------------
+
+
+@every_chain
+@pytest.mark.parametrize(("trained", "depth"), [(1, None), (2, None), (1, 2), (2, 1), (2, 0), (1, 3)])
+def test_all_sentences_sum_to_one(settings, trained, depth):
+    model = tiny_model(**settings, target_words=2, depth=trained)
+    longest = 1 << (trained if depth is None else depth)
+    for source in ([1], [3, 0, 4]):
+        scores = scores_of_all(model, source, longest, depth)
+        assert math.fsum(map(math.exp, scores.values())) == pytest.approx(1, abs=1e-12)
+
+
+@every_chain
+def test_longer_sentences_are_impossible(settings):
+    scores = scores_of_all(tiny_model(**settings, target_words=1), [1, 2], 7)
+    assert [score > -math.inf for score in scores.values()] == [True] * 4 + [False] * 3
+
+
+# --- search -----------------------------------------------------------------------------------------------------------
+
+
+@every_chain
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_a_beam_of_everything_finds_the_best(settings, depth):
+    model = tiny_model(**settings, target_words=2, beam=40)
+    sources, _ = some_pairs()
+    best = model.topk(make_batch(sources, [[0]] * 4), 5, depth)
+    for b, source in enumerate(sources):
+        scores = scores_of_all(model, source, 1 << depth, depth)
+        ranked = sorted(scores.values(), reverse=True)[:5]
+        found = unpadded(best.tokens[: len(ranked), b], best.lengths[: len(ranked), b])
+        assert best.log_prob[: len(ranked), b].tolist() == pytest.approx(ranked, abs=1e-10)
+        assert [scores[key] for key in found] == pytest.approx(ranked, abs=1e-10)  # where two tie, either may be first
+        assert len(set(found)) == len(found)
+        assert best.lengths[len(ranked) :, b].tolist() == [0] * (5 - len(ranked))
+        assert best.log_prob[len(ranked) :, b].tolist() == [-math.inf] * (5 - len(ranked))
+
+
+@every_chain
+def test_every_sentence_once(settings):
+    model = tiny_model(**settings, target_words=2)
+    scores = scores_of_all(model, [2, 1], 4)
+    best = model.topk(make_batch([[2, 1]], [[0]]), len(scores) + 3)
+    found = dict(zip(unpadded(best.tokens, best.lengths), best.log_prob.flatten().tolist(), strict=True))
+    assert found == pytest.approx({**scores, (): -math.inf}, abs=1e-10)
+
+
+@every_chain
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_answer_has_the_log_prob_that_score_gives_it(settings, beam):
+    model, batch = tiny_model(**settings, beam=beam), some_batch()
+    for k in (1, 3):
+        best = model.topk(batch, k)
+        assert torch.equal(best.log_prob.sort(0, descending=True).values, best.log_prob)
+        for rank in range(k):
+            answered = make_batch(some_pairs()[0], unpadded(best.tokens[rank], best.lengths[rank]))
+            torch.testing.assert_close(model.score(answered), best.log_prob[rank])
+
+
+@every_chain
+def test_decode_is_the_first_of_topk(settings):
+    """With as wide a beam."""
+    batch = some_batch()
+    for beam in (1, 4):
+        model = tiny_model(**settings, beam=beam)
+        one, several = model.decode(batch), model.topk(batch, beam)
+        assert unpadded(one.tokens, one.lengths) == unpadded(several.tokens[0], several.lengths[0])
+        torch.testing.assert_close(one.log_prob, several.log_prob[0])
+
+
+@every_chain
+def test_a_beam_of_one_takes_the_best_word_at_every_step(settings):
+    """The probability that a sentence goes on with a word: the sum over all that do, by ``score``."""
+    for seed in range(4):
+        model, source = tiny_model(seed, **settings, target_words=2), [3, 1, 2]
+        scores = scores_of_all(model, source, 4)
+        said = ()
+        while len(said) < 4:
+            n = len(said)
+            goes_on = {
+                word: math.fsum(math.exp(s) for key, s in scores.items() if key[: n + 1] == (*said, word))
+                for word in range(2)
+            }
+            word = max(goes_on, key=lambda word: goes_on[word])
+            if math.exp(scores.get(said, -math.inf)) > goes_on[word]:
+                break
+            said = (*said, word)
+        best = model.decode(make_batch([source], [[0]]))
+        assert unpadded(best.tokens, best.lengths) == [said]
+        assert best.log_prob.item() == pytest.approx(scores[said])
+
+
+@every_chain
+@pytest.mark.parametrize("max_length", [1, 2, 3, 4, 9])
+def test_max_length(settings, max_length):
+    model, source = tiny_model(**settings, target_words=2, beam=40), [3, 1, 2]
+    scores = scores_of_all(model, source, min(max_length, 4), depth=2)
+    best = model.decode(make_batch([source], [[0]]), max_length=max_length)
+    expected = max(scores, key=lambda key: scores[key])
+    assert unpadded(best.tokens, best.lengths) == [expected]
+    assert best.log_prob.item() == pytest.approx(scores[expected])
+
+
+@every_chain
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_depth_when_answering(settings, depth):
+    model, batch = tiny_model(**settings), some_batch()
+    best = model.decode(batch, depth=depth)
+    assert (best.lengths >= 1).all()
+    assert (best.lengths <= 1 << depth).all()
+    assert (best.tokens < len(model.target)).all()
+    answered = make_batch(some_pairs()[0], unpadded(best.tokens, best.lengths))
+    torch.testing.assert_close(model.score(answered, depth), best.log_prob)
+
+
+# --- what it cannot do ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decoder", ["ctree", *SEQUENTIAL])
+@pytest.mark.parametrize("name", ["k", "max_length"])
+@pytest.mark.parametrize("value", [0, -1, 1.5])
+def test_counts_are_checked(decoder, name, value):
+    model, batch = tiny_model(decoder=decoder), some_batch()
+    with pytest.raises(ValueError, match=f"^{name}: got {value}; expected a whole number, 1 or more$"):
+        model.topk(batch, value) if name == "k" else model.decode(batch, max_length=value)
+
+
+@pytest.mark.parametrize("decoder", ["ctree", *SEQUENTIAL])
+@pytest.mark.parametrize("depth", [-1, 21, 1.5, "2", True])
+def test_depths_are_checked(decoder, depth):
+    model, batch = tiny_model(decoder=decoder), some_batch()
+    for method in (model.score, model.decode):
+        with pytest.raises(ModelError, match=f"^depth: got {depth!r}; expected a whole number from 0 to 20$"):
+            method(batch, depth=depth)

@@ -1,0 +1,52 @@
+"""Every model of the paper's tables learns twenty pairs by heart."""
+
+import pytest
+import torch
+
+from torch_ctree.data import Batch, Batches, Encoded, Pairs, Vocabulary, load
+from torch_ctree.models import ModelConfig, Seq2Seq
+
+MODELS = {
+    "ordered-memory+ctree": {"output": "mlp"},
+    "ordered-memory+ctree-LA": {},
+    "birnn+ctree": {"encoder": "birnn", "output": "mlp"},
+    "birnn+ctree-LA": {"encoder": "birnn"},
+    "ordered-memory+production-LA": {"decoder": "production"},
+    "birnn+gru": {"encoder": "birnn", "decoder": "gru", "output": "mlp"},
+    "birnn+lstm": {"encoder": "birnn", "decoder": "lstm", "output": "mlp"},
+    "birnn+lstm-LA": {"encoder": "birnn", "decoder": "lstm"},
+}
+
+
+@pytest.fixture(scope="module")
+def pairs() -> Pairs:
+    """Of all kinds: every so many-th of the SCAN commands with a short target."""
+    short = [pair for pair in load("scan-simple").train if len(pair.target.split()) <= 8]
+    return Pairs.of(short[5 :: len(short) // 20][:20])
+
+
+@pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
+def test_twenty_pairs_by_heart(settings, pairs):
+    source, target = Vocabulary.build(pairs.sources()), Vocabulary.build(pairs.targets())
+    (batch,) = Batches(Encoded.of(pairs, source, target), batch_size=20, shuffle=False).epoch(0)
+    config = ModelConfig(**settings, width=32, depth=4, slots=3, layers=2, dropout=0, attention_dropout=0)
+    model = Seq2Seq(config, source, target)
+    answers = []
+    for _ in fitting(model, batch):
+        best = model.decode(batch)
+        answers = [target.decode(best.tokens[b, : best.lengths[b]].tolist()) for b in range(20)]
+        if answers == list(pairs.targets()):
+            return
+    pytest.fail(f"still wrong: {[pair for pair, answer in zip(pairs, answers, strict=True) if pair.target != answer]}")
+
+
+def fitting(model: Seq2Seq, batch: Batch):
+    """Train; stop by every ten steps."""
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
+    for step in range(1, 301):
+        optimizer.zero_grad()
+        model.loss(batch).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1)
+        optimizer.step()
+        if step % 10 == 0:
+            yield
