@@ -48,6 +48,8 @@ def train(
     layers.append(_typed(settings))
     chosen = training.build(training.merged(*layers))
     if not chosen.data.name:
+        if resume:
+            raise TrainingError("nothing to go on with; name a preset, or the folder of a run: --resume --run FOLDER")
         raise TrainingError("nothing to train on; name a preset (see 'ctree train --list') or --data pairs.tsv")
     folder = place(run) if run else RUNS / f"{name or _stem(chosen.data.name)}-{chosen.seed}"
     _train(chosen, folder, resume)

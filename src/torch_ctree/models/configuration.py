@@ -20,7 +20,7 @@ class ModelConfig:
     """The parts of a model and their sizes. The defaults are the paper's settings for SCAN.
 
     encoder: what reads the source: ``ordered-memory`` or ``birnn``, or one of your own in ``ENCODERS``
-    decoder: what says the target: ``ctree``, the latent tree; or from left to right ``production``, the tree's own cell,
+    decoder: what says the target: ``ctree``, the latent tree; or from left to right ``production``, the tree's cell,
         ``gru`` or ``lstm``; or one of your own in ``DECODERS``
     output: how a state becomes a word: ``mlp``, or ``lexical-attention``, which looks at source words without context
     contextualiser: what Ordered Memory reads: states of a ``bidirectional`` or ``forward`` GRU, or with ``none`` the

@@ -202,6 +202,6 @@ def card(model: Seq2Seq, name: str) -> str:
         f"---\nlibrary_name: {FORMAT}\ntags:\n- latent-trees\n---\n\n# {name}\n\n"
         f"A sequence-to-sequence model with encoder `{config.encoder}` and decoder `{config.decoder}`, "
         f"{model.parameter_count:,} parameters.\n\n"
-        f'```python\nfrom torch_ctree.models import Seq2Seq\n\nmodel = Seq2Seq.from_pretrained("{name}")\n'
+        f'```python\nfrom torch_ctree import Seq2Seq\n\nmodel = Seq2Seq.from_pretrained("{name}")\n'
         f'print(model.answer("…")[0])\n```\n'
     )

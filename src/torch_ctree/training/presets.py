@@ -19,7 +19,7 @@ def folder() -> Path:
 
 def presets() -> dict[str, Path]:
     """Name → file."""
-    return {path.stem: path for path in sorted(folder().glob("*.yaml"))}
+    return {path.stem: path for path in sorted(folder().glob("*.yaml"), key=lambda path: path.stem)}
 
 
 def about(path: Path) -> str:
