@@ -1,4 +1,4 @@
-"""The paper's activation."""
+"""The paper's activation, and its gates."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ class Activation(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(…, H) → (…, H)"""
         return torch.tanh(self.norm(x))
+
+
+def gated(old: Tensor, new: Tensor, gate: Tensor) -> Tensor:
+    """(1 − gate) ⊙ old + gate ⊙ new, of any dtypes: ``torch.lerp`` refuses the mixture that autocast makes."""
+    return old + gate * (new - old)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from torch_ctree.models.activation import Activation
+from torch_ctree.models.activation import Activation, gated
 
 
 class Production(nn.Module):
@@ -30,4 +30,4 @@ class Production(nn.Module):
         """states, contexts (…, H) → left and right children, (…, 2, H)"""
         hidden = torch.relu(self.first(torch.cat([states, contexts], -1)))
         gates, candidates = self.second(hidden).unflatten(-1, (2, 2, -1)).unbind(-3)  # (…, 2, H) each
-        return torch.lerp(states[..., None, :], self.activation(candidates), torch.sigmoid(gates))
+        return gated(states[..., None, :], self.activation(candidates), torch.sigmoid(gates))

@@ -16,6 +16,7 @@ from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.output import output_layer
 from torch_ctree.trees.checks import check_count
+from torch_ctree.trees.kernels.torch import in_accumulation_dtype
 
 State = tuple[Tensor, ...]
 """What a decoder remembers, each (B, …)."""
@@ -71,7 +72,7 @@ class SequenceDecoder(Decoder):
     def log_probs(self, features: Tensor, encoding: Encoding, nodes: Memory, first: int, longest: int) -> Tensor:
         """features (B, N, H) of words number first, first + 1, … → log p(word), (B, N, words + 1)"""
         contexts = self.attention(features, nodes) if self.output.needs_contexts else None
-        logits = self.output(features, contexts, encoding).logits()
+        logits = in_accumulation_dtype(self.output(features, contexts, encoding).logits())
         place = torch.arange(first, first + logits.shape[1], device=logits.device)[:, None]
         is_end = torch.arange(self.end + 1, device=logits.device) == self.end
         never = (is_end & (place == 0)) | (~is_end & (place >= longest))

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from torch_ctree.models.activation import Activation
+from torch_ctree.models.activation import Activation, gated
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders.contextualiser import Contextualiser
@@ -90,7 +90,7 @@ class OrderedMemory(SourceEncoder):
         for t in range(1, x.shape[1]):
             attention = self.attention(queries[:, t], candidates, attention)
             from_last = attention.flip(1).cumsum(1).flip(1)[..., None]
-            memory = torch.lerp(memory, candidates, from_last)
+            memory = gated(memory, candidates, from_last)
             candidates = self.reduce(x[:, t], memory, attention.cumsum(1)[..., None])
             found.append(candidates)
         return torch.stack(found, 1)
@@ -107,6 +107,6 @@ class OrderedMemory(SourceEncoder):
         prepared = self.cell.prepared(memory)
         node, found = x, []
         for i in range(self.slots):
-            node = torch.lerp(x, self.cell(node, memory[:, i], prepared[:, i]), share[:, i])
+            node = gated(x, self.cell(node, memory[:, i], prepared[:, i]), share[:, i])
             found.append(node)
         return torch.stack(found, 1)
