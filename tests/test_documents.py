@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -9,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from torch_ctree import ModelConfig, Seq2Seq, data
+from torch_ctree.cli import main as ctree
+from torch_ctree.cli import parser
+from torch_ctree.cli.train import translated
 from torch_ctree.data import questions, scan
 from torch_ctree.trees import naive, paper
 
@@ -21,13 +26,14 @@ def blocks(path: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / path).read_text(), flags=re.DOTALL)
 
 
-def run(*arguments: str) -> str:
+def run(*arguments: str, cwd: Path | None = None) -> str:
     command = [sys.executable, "-W", "error", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=cwd).stdout
 
 
 @pytest.mark.parametrize(
-    ("path", "n"), [("README.md", 0), ("docs/index.md", 0), ("docs/data.md", 0), ("docs/data.md", 1)]
+    ("path", "n"),
+    [("README.md", 0), ("docs/index.md", 0), ("docs/data.md", 0), ("docs/data.md", 1), ("docs/models.md", 0)],
 )
 def test_an_example_prints_what_stands_below_it(path, n):
     printed, shown = run("-c", blocks(path, "python")[n]), blocks(path, "text")[n]
@@ -57,10 +63,48 @@ def test_the_algorithm_pages_numbers():
         assert f"| {depth} | {V:,} | {pairs:,} | {V * V:,} | {2**depth + 1:,} |" in text
 
 
-def test_the_demo_runs():
-    printed = run(str(ROOT / "examples" / "demo.py"))
+def test_the_nine_sentences_run():
+    printed = run(str(ROOT / "examples" / "nine_sentences.py"))
     assert "log p('the dog chased the old cat')" in printed
     assert "(· (· the dog)" in printed
+
+
+def test_the_demo_runs_in_small(tmp_path):
+    """Too small to learn much; make demo itself takes minutes."""
+    settings = ["--model.width", "8", "--optimisation.batch_size", "2000", "--optimisation.max_epochs", "1"]
+    printed = run(str(ROOT / "examples" / "demo.py"), *settings, cwd=tmp_path)
+    assert "test: 4,182 pairs" in printed
+    assert printed.count("$ ctree decode runs/demo ") == 3
+    assert (tmp_path / "runs" / "demo" / "model.safetensors").exists()
+
+
+def test_an_encoder_of_ones_own():
+    run("-c", blocks("docs/models.md", "python")[1])
+
+
+def test_your_own_data_from_pairs_to_answers(tmp_path, monkeypatch, capsys):
+    page = "docs/own-data.md"
+    make, python = blocks(page, "python")
+    monkeypatch.chdir(tmp_path)
+    run("-c", make, cwd=tmp_path)
+    (tmp_path / "small.yaml").write_text(blocks(page, "yaml")[0])
+    commands = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    assert [command.split()[1] for command in commands] == ["data", "train", "evaluate", "decode", "parse"]
+    for command in commands:
+        ctree(shlex.split(command)[1:])
+    printed = capsys.readouterr().out
+    assert "tree depth 4, chosen from the data" in printed
+    assert "le chat noir voit un loup blanc" in printed
+    run("-c", python, cwd=tmp_path)
+
+
+def test_commands_that_documents_show_are_there():
+    """Each with the flags it has."""
+    for path in ("README.md", "docs/quickstart.md"):
+        for line in "\n".join(blocks(path, "sh")).splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["ctree"]:
+                parser().parse_args(translated(words[1:]))
 
 
 @pytest.mark.parametrize("path", ["README.md", "CONTRIBUTING.md", "benchmarks/README.md", *map(str, DOCS)])
@@ -83,3 +127,14 @@ def test_the_data_pages_numbers():
     sizes = questions.SIZES
     assert f"{sizes['train']:,} sentences" in text
     assert f"{sizes['test']:,} more; `gen`: {sizes['gen']:,} questions" in text
+
+
+def test_the_models_pages_numbers():
+    text = " ".join((ROOT / "docs" / "models.md").read_text().split())
+    sizes = [len(data.Vocabulary.build(side)) for side in (scan.everything().sources(), scan.everything().targets())]
+    assert f"{sizes[0]} source words and {sizes[1]} target words" in text
+    words = [data.Vocabulary([f"w{n}" for n in range(size)]) for size in (*sizes, sizes[0] + 4)]
+    count = Seq2Seq(ModelConfig(depth=8), words[0], words[1]).parameter_count
+    more = Seq2Seq(ModelConfig(depth=8), words[2], words[1]).parameter_count
+    assert f"**{count:,}** parameters" in text
+    assert f"has {more:,}: the {more - count:,} more" in text
