@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.func import functional_call
@@ -58,3 +60,11 @@ class _Score(torch.nn.Module):
 
     def forward(self, batch):
         return self.model.score(batch)
+
+
+def test_sources_of_one_word_with_padding_reach_every_weight():
+    """Or data-parallel training would wait for a gradient that never comes."""
+    model = tiny_model(encoder="ordered-memory")
+    batch = make_batch([[0], [3]], [[0, 1], [2]])
+    model.loss(replace(batch, source=torch.nn.functional.pad(batch.source, (0, 1)))).backward()
+    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
