@@ -12,36 +12,6 @@ from torch_ctree.data import multi30k, scan
 from ..tiny_multi30k import put
 
 
-@pytest.fixture
-def ctree(capsys):
-    """Runs a command line → what it printed."""
-
-    def run(*words: str) -> str:
-        main([str(word) for word in words])
-        captured = capsys.readouterr()
-        assert captured.err == ""
-        return captured.out
-
-    return run
-
-
-@pytest.fixture
-def refused(capsys):
-    """Runs a command line that is refused → its one line; nothing else is said."""
-
-    def run(*words: str) -> str:
-        with pytest.raises(SystemExit) as stopped:
-            main([str(word) for word in words])
-        captured = capsys.readouterr()
-        assert stopped.value.code == 2
-        assert captured.out == ""
-        assert captured.err.startswith("ctree: ")
-        assert captured.err.count("\n") == 1
-        return captured.err
-
-    return run
-
-
 def pairs_file(path, n=30):
     path.write_text("".join(f"source {n}\ttarget number {n}\n" for n in range(n)))
     return path

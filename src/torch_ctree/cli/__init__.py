@@ -6,12 +6,13 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from difflib import get_close_matches
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import torch
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
 from torch_ctree.cli import data, train, using
@@ -34,25 +35,55 @@ ROOMS = {"data": data}
 
 A function with a parameter ``task`` gets the task that the arguments of ``load`` describe.
 """
-OUT_OF_MEMORY = (
-    "out of memory; lower the number of sentences at a time (train: --optimisation.batch_size; evaluate: --batch-size) "
-    "or the depth of the tree (train: --model.depth; else --depth): each level less halves it"
-)
+TO_LOWER = {
+    "train": "--optimisation.batch_size, --model.depth (each level less halves it) or --model.width",
+    "evaluate": "--batch-size or --depth (each level less halves it)",
+    "decode": "--topk or --depth (each level less halves it)",
+    "parse": "--topk or --depth (each level less halves it)",
+}
+"""What needs less memory, by command."""
 TASK, SETTINGS = frozenset({"task"}), frozenset({"settings"})
+
+
+class Help(DefaultHelpFormatter):
+    """What the docstrings say, and nothing more."""
+
+    def _get_help_string(self, action: Any) -> str:
+        return action.help or ""
 
 
 class Parser(ArgumentParser):
     """Says what is wrong with a command line in one line."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=Help, **options)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Exit with status 2."""
         said = re.sub(r"<class '(\w+)'>", r"\1", " ".join(str(message).split()))
         said = re.sub(r'^Parser key "([\w.]+)"', r"\1", said)
         said = re.sub(r'expected "(?:\w+\.)?(?:sub)?command" to be one of', "expected one of", said)
-        if missing := re.fullmatch(r"the following arguments are required: (\w+)\.(\w+)\.(\w+)", said):
-            room, command, argument = missing.groups()  # said by the top, which does not know better
-            fail(f"expected {argument} (see 'ctree {room} {command} --help')")
+        if missing := re.fullmatch(r"the following arguments are required: ([\w.]+)", said):
+            *words, argument = missing[1].split(".")  # said by the top, which does not know better
+            fail(f"expected {argument} (see 'ctree {' '.join(words)} --help')")
+        if strange := re.match(r"[Uu]nrecognized arguments: (\S+)", said):
+            said += self._hint(strange[1])
         fail(f"{said} (see '{self.prog} --help')")
+
+    def _hint(self, strange: str) -> str:
+        """What may have been meant by an argument that there is not."""
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        if near := get_close_matches(strange.partition("=")[0], flags, n=1):
+            return f"; did you mean {near[0]}?"
+        takes_words = any(not action.option_strings for action in self._actions)
+        return "; text of several words goes in quotes" if takes_words and not strange.startswith("-") else ""
+
+    def _match_arguments_partial(self, actions: Any, arg_strings_pattern: str) -> list[int]:
+        """What may be left out is not taken to be before the last flag: ``decode RUN --topk 3 TEXT``."""
+        counts = super()._match_arguments_partial(actions, arg_strings_pattern)  # pyright: ignore[reportAttributeAccessIssue]
+        while "O" in arg_strings_pattern and counts and counts[-1] == 0:
+            counts.pop()
+        return counts
 
 
 def fail(message: str) -> NoReturn:
@@ -136,14 +167,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        fail(OUT_OF_MEMORY)
+        hint = f"; lower {TO_LOWER[given.command]}" if given.command in TO_LOWER else ""
+        fail(f"out of memory{hint}")
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except OSError as error:
         _silence()
         if isinstance(error, BrokenPipeError):  # whoever was reading has seen enough
             raise SystemExit(1) from None
-        fail(f"cannot write: {error.strerror or error}")
+        where = f"{error.filename}: " if error.filename else "cannot write: "
+        fail(f"{where}{error.strerror or error}")
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -154,4 +187,5 @@ def is_out_of_memory(error: Exception) -> bool:
 
 def _silence() -> None:
     """Nothing more is written: what still waits to be could not be either."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError):  # it may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

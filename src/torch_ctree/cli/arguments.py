@@ -31,20 +31,28 @@ def add_arguments(parser: ArgumentParser, function: Callable[..., Any], skip: fr
     hints, explained = get_type_hints(function), explanations(function)
     for name, called in names(function, skip).items():
         parameter = inspect.signature(function).parameters[name]
-        default = parameter.default
+        default, kind, told = parameter.default, _kind(hints[name]), explained[name]
         if default is inspect.Parameter.empty:
-            parser.add_argument(called, type=_kind(hints[name]), help=explained[name])
+            parser.add_argument(called, type=kind, help=told)
         elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-            parser.add_argument(called, type=_kind(hints[name]), nargs="?", default=default, help=explained[name])
-        elif hints[name] is bool:
-            parser.add_argument(f"--{called}", action="store_true", help=explained[name])
+            parser.add_argument(called, type=kind, nargs="?", default=default, help=told)
+        elif kind is bool:
+            parser.add_argument(f"--{called}", action="store_true", help=told)
         else:
-            parser.add_argument(f"--{called}", type=_kind(hints[name]), default=default, help=explained[name])
+            parser.add_argument(
+                f"--{called}", type=kind, default=default, metavar=_metavar(kind), help=told + _default(default)
+            )
 
 
 def _kind(hint: Any) -> Any:
-    """Where text will do, text: jsonargparse reads ``null`` and ``#`` as nothing where nothing is allowed too."""
-    return str if str in get_args(hint) else hint
+    """Where text will do, text, and else the first kind: what is not given need not be sayable as ``null``."""
+    kinds = get_args(hint) or (hint,)
+    return str if str in kinds else kinds[0]
+
+
+def _default(value: Any) -> str:
+    """As help has it."""
+    return "" if value in (MISSING, None, "") else f" (default: {value})"
 
 
 def by_place(function: Callable[..., Any]) -> list[str]:
@@ -57,14 +65,13 @@ def add_settings(parser: ArgumentParser, sections: Mapping[str, type]) -> None:
     """Add a flag for every setting of some dataclasses: ``--model.width``. What is given stays text."""
     for section, kind in sections.items():
         explained, hints = explanations(kind), get_type_hints(kind)
-        group = parser.add_argument_group(f"{section} ({summary(kind)})")
+        group = parser.add_argument_group(section, summary(kind))
         for setting in fields(kind):
-            default = "" if setting.default in (MISSING, None, "") else f" (default: {setting.default})"
             group.add_argument(
                 f"--{section}.{setting.name}",
                 default=SUPPRESS,
                 metavar=_metavar(hints[setting.name]),
-                help=explained[setting.name] + default,
+                help=explained[setting.name] + _default(setting.default),
             )
 
 
@@ -88,7 +95,7 @@ def values(given: Any, function: Callable[..., Any], skip: frozenset[str] = froz
 
 def summary(function: Callable[..., Any]) -> str:
     """The first line of a docstring."""
-    return (inspect.getdoc(function) or "").partition("\n")[0]
+    return (inspect.getdoc(function) or "").partition("\n")[0].replace("``", "")
 
 
 def explanations(function: Callable[..., Any]) -> dict[str, str]:

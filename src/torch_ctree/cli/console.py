@@ -34,5 +34,8 @@ def visible(text: str) -> str:
 
 def drawn(tree: Tree, room: int) -> str:
     """As a drawing where it fits, in brackets where it does not."""
+    tree = tree.copy(deep=True)
+    for leaf in tree.treepositions("leaves"):
+        tree[leaf] = visible(str(tree[leaf]))
     drawing = draw(tree)
     return drawing if max(map(width, drawing.splitlines())) <= room else tree.pformat(margin=room)

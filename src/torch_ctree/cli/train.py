@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -42,7 +43,10 @@ def train(
     if list_:
         _list()
         return
-    layers, name = _layers(preset, config, run if resume else None)
+    for flag, value in (("run", run), ("config", config)):
+        if value == "":
+            raise TrainingError(f"{flag}: got nothing; expected a path")
+    layers = _layers(preset, config, run if resume else None)
     if seed is not None:
         layers.append({"seed": seed})
     layers.append(_typed(settings))
@@ -51,18 +55,21 @@ def train(
         if resume:
             raise TrainingError("nothing to go on with; name a preset, or the folder of a run: --resume --run FOLDER")
         raise TrainingError("nothing to train on; name a preset (see 'ctree train --list') or --data pairs.tsv")
-    folder = place(run) if run else RUNS / f"{name or _stem(chosen.data.name)}-{chosen.seed}"
+    name = preset or (_stem(chosen.data.name) if chosen.data.is_own or not config else Path(config).stem)
+    folder = place(run) if run else RUNS / f"{name}-{chosen.seed}"
     _train(chosen, folder, resume)
 
 
-def _layers(preset: str | None, config: str | None, run: str | None) -> tuple[list[dict[str, Any]], str | None]:
-    """Settings from files, weaker ones first, and what the run is called."""
+def _layers(preset: str | None, config: str | None, run: str | None) -> list[dict[str, Any]]:
+    """Settings from files, weaker ones first; those of a run that goes on where no others are named."""
+    if preset and preset not in training.presets() and place(preset).exists():
+        flag = "--config" if preset.endswith((".yaml", ".yml")) else "--data"
+        raise TrainingError(f"{preset}: no such preset; did you mean {flag} {shlex.quote(preset)}?")
     files = [training.preset(preset)] if preset else []
     files += [place(config)] if config else []
     if not files and run:
         files = [place(run) / "config.yaml"]
-    name = preset or (Path(config).stem if config else None)
-    return [training.read(file) for file in files], name
+    return [training.read(file) for file in files]
 
 
 def _typed(settings: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Any]]:
@@ -81,15 +88,16 @@ def _stem(name: str) -> str:
 def _train(config: TrainConfig, folder: Path, resume: bool) -> None:
     from torch_ctree.training.running import train as run  # noqa: PLC0415  (Lightning takes seconds to import)
 
-    terminal = console()
+    terminal, quoted = console(), shlex.quote(str(folder))
     try:
         best = run(config, folder, resume, terminal).best
     except KeyboardInterrupt:
-        say(terminal, f"stopped; go on with: ctree train --resume --run {folder}")
+        has_begun = (folder / "config.yaml").exists()
+        say(terminal, f"stopped; go on with: ctree train --resume --run {quoted}" if has_begun else "stopped")
         raise
     accuracy = f"validation accuracy {best['validation_accuracy']:.2%}"
     say(terminal, f"best: epoch {best['epoch']}, {accuracy}; the model is in {folder}")
-    say(terminal, f"next: ctree evaluate {folder}")
+    say(terminal, f"next: ctree evaluate {quoted}")
 
 
 def _list() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -17,15 +17,13 @@ from rich.table import Table
 
 from torch_ctree import evaluation, training
 from torch_ctree.cli.console import console, drawn, say, visible
-from torch_ctree.data import Vocabulary
+from torch_ctree.data import DataError, Vocabulary
 from torch_ctree.data.disk import write
-from torch_ctree.data.errors import place
+from torch_ctree.data.errors import place, shown, told
+from torch_ctree.evaluation.evaluating import in_brackets
 from torch_ctree.models import Answer, ModelError, Seq2Seq
 from torch_ctree.models.pretrained import HUB
 from torch_ctree.training import TrainConfig, TrainingError
-
-if TYPE_CHECKING:
-    from nltk import Tree
 
 LENGTHS = 12
 """Rows of the table by length, at most."""
@@ -73,11 +71,12 @@ def _predictions(
 ) -> list[evaluation.Prediction]:
     """In the order of the set."""
     found: list[evaluation.Prediction] = []
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        shown = bar.add_task(name, total=len(task.sets[name]))
+    errors = Console(stderr=True)
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        line = bar.add_task(name, total=len(task.sets[name]))
         for some in evaluation.predict(model, task, name, batch_size=batch_size, depth=depth):
             found += some
-            bar.advance(shown, len(some))
+            bar.advance(line, len(some))
     return sorted(found, key=lambda prediction: prediction.row)
 
 
@@ -136,11 +135,15 @@ def decode(
     if (text is None) == (file is None):
         raise ModelError("decode: expected one source, such as 'jump twice', or --file with many")
     model, terminal = _open(run, device), console()
-    for source in [text] if text is not None else _lines(str(file)):
-        _warn_unknown(model, source)
-        answers = model.answer(source, topk, depth)
+    for where, source in [("source", text)] if text is not None else _lines(str(file)):
+        _check_utf8(where, source)
+        _warn_unknown(source, model.source)
+        try:
+            answers = model.answer(source, topk, depth)
+        except DataError as error:
+            raise ModelError(f"{where}: {str(error).removeprefix('source 1: ')}") from error
         if json_:
-            print(json.dumps({"source": source, "answers": [_plain(answer) for answer in answers]}, ensure_ascii=False))
+            _print_json({"source": source, "answers": [_plain(answer) for answer in answers]})
         else:
             _show_answers(terminal, source, answers)
 
@@ -148,7 +151,7 @@ def decode(
 def _show_answers(terminal: Console, source: str, answers: Sequence[Answer]) -> None:
     say(terminal, visible(source), "cyan")
     for answer in answers:
-        say(terminal, f"{visible(answer.text)}", "green")
+        say(terminal, visible(answer.text), "green")
         about = "with this tree" if answer.tree is not None else "of the answer"
         say(terminal, f"probability {math.exp(answer.log_prob):.4g} {about}", "dim")
         if answer.tree is not None:
@@ -158,7 +161,7 @@ def _show_answers(terminal: Console, source: str, answers: Sequence[Answer]) -> 
 
 
 def _plain(answer: Answer) -> dict[str, Any]:
-    return {"text": answer.text, "log_prob": answer.log_prob, "tree": _brackets(answer.tree)}
+    return {"text": answer.text, "log_prob": answer.log_prob, "tree": in_brackets(answer.tree)}
 
 
 def parse(
@@ -184,15 +187,18 @@ def parse(
     if source is None or target is None:
         raise ModelError("parse: expected a pair, such as --source 'jump twice' --target 'I_JUMP I_JUMP'")
     model, terminal = _open(run, device), console()
-    for text in (source, target):
-        _warn_unknown(model, text, model.source if text is source else model.target)
+    for name, text, words in (("source", source, model.source), ("target", target, model.target)):
+        _check_utf8(name, text)
+        _warn_unknown(text, words)
     with torch.no_grad():
         posterior = model.parse(source, target, depth)
-        log_prob, entropy = posterior.log_evidence()[0].item(), posterior.entropy()[0].item()
+        log_prob = posterior.log_evidence()[0].item()
+        if math.isinf(log_prob):
+            depth = model.config.depth if depth is None else depth
+            raise ModelError(f"target: {shown(target)}: no tree of depth {depth} can have it; raise --depth")
+        entropy = max(0.0, posterior.entropy()[0].item())  # rounding may leave it just below
         best = posterior.topk(topk)[:, 0]
         marginals = posterior.marginals()[0]
-    if math.isinf(log_prob):
-        raise ModelError(f"{target!r}: no tree of depth {depth or model.config.depth} can have it; raise --depth")
     there = [n for n in range(topk) if not math.isinf(best.log_prob[n].item())]
     trees = [(best[n].trees(model.target.__getitem__)[0], best.log_prob[n].exp().item()) for n in there]
     if json_:
@@ -201,10 +207,10 @@ def parse(
             "target": target,
             "log_prob": log_prob,
             "entropy": entropy,
-            "trees": [{"tree": _brackets(tree), "probability": share} for tree, share in trees],
+            "trees": [{"tree": in_brackets(tree), "probability": share} for tree, share in trees],
             "marginals": [_vertices(row) for row in marginals],
         }
-        print(json.dumps(found, ensure_ascii=False))
+        _print_json(found)
         return
     say(terminal, visible(source), "cyan")
     say(terminal, visible(target), "green")
@@ -212,7 +218,7 @@ def parse(
     say(terminal, f"entropy of its trees: {entropy:.4f} nats")
     for n, (tree, share) in enumerate(trees):
         say(terminal, f"tree {n + 1}: probability {share:.4f} given the target")
-        say(terminal, drawn(tree, terminal.width) if n == 0 else f"  {_brackets(tree)}")
+        say(terminal, drawn(tree, terminal.width) if n == 0 else f"  {visible(str(in_brackets(tree)))}")
 
 
 def _vertices(row: torch.Tensor) -> dict[str, float]:
@@ -225,17 +231,23 @@ def _vertices(row: torch.Tensor) -> dict[str, float]:
 
 def _open(run: str, device: str) -> Seq2Seq:
     """The model of a run."""
-    if not run.startswith(HUB) and not place(run).is_dir():
-        near = get_close_matches(run, [str(path) for path in Path("runs").glob("*")], n=1, cutoff=0.5)
+    if not run:
+        raise ModelError("run: got nothing; expected the folder of a run")
+    with told():
+        is_there = run.startswith(HUB) or place(run).is_dir()
+    if not is_there:
+        near = get_close_matches(run, [str(path) for path in Path("runs").glob("*/")], n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else "train one first: ctree train --list"
-        raise ModelError(f"{run}: no such run; {hint}")
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = Seq2Seq.from_pretrained(run)
+        what = "a file, not the folder of a run" if place(run).exists() else "no such run"
+        raise ModelError(f"{run}: {what}; {hint}")
+    there = "cuda" if torch.cuda.is_available() else "cpu"
+    device = there if device == "auto" else device
     try:
-        return model.to(device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
-        raise ModelError(f"device: got {device!r}: {str(error).partition(chr(10))[0]}; expected cpu or cuda") from error
+        expected = "cpu" if there == "cpu" else "cpu or cuda"
+        raise ModelError(f"device: got {device!r}, which is not here; expected {expected}") from error
+    return Seq2Seq.from_pretrained(run).to(device)
 
 
 def _settings(run: str) -> TrainConfig:
@@ -246,23 +258,32 @@ def _settings(run: str) -> TrainConfig:
     return training.build(training.read(path))
 
 
-def _lines(file: str) -> list[str]:
-    """Sources, one a line."""
+def _lines(file: str) -> Iterator[tuple[str, str]]:
+    """(where it stands, source), one a line."""
+    if not file or (file == "-" and sys.stdin is None):
+        raise ModelError("file: got nothing; expected a file of sources, or - for the standard input")
     try:
         text = sys.stdin.read() if file == "-" else place(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return [line for line in text.splitlines() if line.strip()]
+    for n, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield f"{file}, line {n}", line
 
 
-def _warn_unknown(model: Seq2Seq, text: str, words: object = None) -> None:
+def _warn_unknown(text: str, vocabulary: object) -> None:
     """Where unknown words are read as <unk>, say so; where they are not, reading them is an error anyway."""
-    vocabulary = model.source if words is None else words
     if isinstance(vocabulary, Vocabulary) and vocabulary.unknown is not None:
         strange = [word for word in text.split() if word not in vocabulary]
         if strange:
             note = f"{', '.join(map(repr, strange))} not known from training, read as {vocabulary.unknown}"
             print(f"ctree: {visible(note)}", file=sys.stderr)
+
+
+def _check_utf8(where: str, text: str) -> None:
+    """Other bytes come from the command line as half surrogates."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ModelError(f"{where}: got {shown(text)}; expected text in UTF-8")
 
 
 def _check_least(**numbers: int) -> None:
@@ -271,12 +292,14 @@ def _check_least(**numbers: int) -> None:
             raise ModelError(f"{name}: got {value}; expected 1 or more")
 
 
-def _brackets(tree: Tree | None) -> str | None:
-    return None if tree is None else " ".join(str(tree).split())
+def _print_json(value: dict[str, Any]) -> None:
+    print(json.dumps(_finite(value), ensure_ascii=False))
 
 
 def _finite(value: Any) -> Any:
     """With null for numbers that JSON does not have."""
     if isinstance(value, dict):
         return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

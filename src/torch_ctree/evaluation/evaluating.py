@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_ctree.data import Batch, Batches, Encoded, Example, Task
+from torch_ctree.data import Batch, Batches, Encoded, Example, Task, Vocabulary
 from torch_ctree.data.errors import DataError
 from torch_ctree.evaluation.accuracy import Share, by_length, exact_match, first_word, token_accuracy
 from torch_ctree.evaluation.brackets import TreeF1, balanced, left_branching, right_branching, tree_f1
@@ -57,16 +57,16 @@ def predict(
     name: of the set
     depth: of the tree, which may be another than in training
 
-    Where the task has gold trees, the best tree of each true target is found too.
+    Where the task has gold trees, which are trees of words, a model of words finds the best tree of each true target.
     """
-    pairs = task.sets[name]
+    pairs, parse = task.sets[name], task.gold is not None and isinstance(model.target, Vocabulary)
     try:
         encoded = Encoded.of(pairs, model.source, model.target)
     except DataError as error:
         raise DataError(f"{name} set, {error}") from error
     for batch in Batches(encoded, batch_size=batch_size, bucketed=True, shuffle=False).epoch(0):
         with torch.no_grad():
-            answers, scores, trees = _answers(model, batch.to(model.device), depth, task.gold is not None)
+            answers, scores, trees = _answers(model, batch.to(model.device), depth, parse)
         found = []
         for n, row in enumerate(batch.rows.tolist()):
             answer = model.spelled(answers, n)
@@ -77,9 +77,9 @@ def predict(
                     *pairs[row],
                     output=answer.text if answer else "",
                     log_prob=answers.log_prob[n].item(),
-                    tree=_line(answer.tree) if answer else None,
+                    tree=in_brackets(answer.tree) if answer else None,
                     target_log_prob=scores[n].item(),
-                    target_tree=_line(_tree(model, trees, n)),
+                    target_tree=in_brackets(_tree(model, trees, n)),
                 )
             )
         yield found
@@ -102,9 +102,14 @@ def _tree(model: Seq2Seq, trees: Derivation | None, n: int) -> Tree | None:
     return trees[n].trees(model.target.__getitem__)[0]
 
 
-def _line(tree: Tree | None) -> str | None:
-    """In brackets, on one line."""
-    return None if tree is None else " ".join(str(tree).split())
+def in_brackets(tree: Tree | None) -> str | None:
+    """On one line; words with brackets in them have -LRB- and -RRB-, as in treebanks, so that it can be read back."""
+    if tree is None:
+        return None
+    tree = tree.copy(deep=True)
+    for leaf in tree.treepositions("leaves"):
+        tree[leaf] = str(tree[leaf]).replace("(", "-LRB-").replace(")", "-RRB-")
+    return " ".join(str(tree).split())
 
 
 def evaluate(predictions: Sequence[Prediction], task: Task, tokenised: bool = True) -> Evaluation:

@@ -1,0 +1,202 @@
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from torch_ctree import training
+from torch_ctree.cli import main
+from torch_ctree.models import Seq2Seq
+from torch_ctree.training import TrainConfig, running
+from torch_ctree.training.configuration import SECTIONS
+
+from .conftest import TINY
+
+FAST = ["--model.width", "4", "--model.slots", "2", "--optimisation.max_epochs", "1"]
+
+
+@pytest.fixture
+def chosen(monkeypatch, tmp_path):
+    """The settings and the folder of each run that would be trained."""
+    runs: list[tuple[TrainConfig, Path]] = []
+
+    def train(config, folder, resume, console):
+        runs.append((config, folder))
+        return running.Finished(folder, {"epoch": 1, "validation_accuracy": 0.5})
+
+    monkeypatch.setattr(running, "train", train)
+    monkeypatch.chdir(tmp_path)
+    return runs
+
+
+@pytest.mark.parametrize("data", [["--data", "pairs.tsv"], ["--data=pairs.tsv"], ["--data.name", "pairs.tsv"]])
+def test_your_own_pairs(ctree, pairs, monkeypatch, data):
+    monkeypatch.chdir(pairs.parent)
+    said = ctree("train", *data, *FAST).splitlines()
+    assert said[0] == f"{pairs}: 49 pairs to train on, 5 to validate"
+    assert said[1].endswith("seed 0 → runs/pairs-0")
+    assert said[2] == "tree depth 3, chosen from the data: the longest target has 4 tokens, and there is room for 8"
+    assert [line.split()[:2] for line in said[3:-2]] == [["epoch", "1"]]
+    assert said[-2].startswith("best: epoch 1, validation accuracy ")
+    assert said[-2].endswith("; the model is in runs/pairs-0")
+    assert said[-1] == "next: ctree evaluate runs/pairs-0"
+    model = Seq2Seq.from_pretrained("runs/pairs-0")
+    assert (model.config.width, model.config.depth) == (4, 3)
+    assert training.build(training.read(Path("runs/pairs-0/config.yaml"))).data.name == str(pairs)
+
+
+def test_a_preset(ctree, chosen):
+    said = ctree("train", "scan-length")
+    ((config, folder),) = chosen
+    assert config == training.build(training.read(training.preset("scan-length")))
+    assert folder == Path("runs/scan-length-0")
+    assert said.endswith("next: ctree evaluate runs/scan-length-0\n")
+
+
+def test_a_preset_yields_to_a_file_and_both_to_flags(ctree, chosen):
+    Path("mine.yaml").write_text("seed: 3\nmodel: {width: 32, slots: 7}\n")
+    given = ["scan-jump", "--config", "mine.yaml", "--model.slots", "2", "--optimisation.lr", "1e-3"]
+    ctree("train", *given)
+    ctree("train", *given, "--seed", "4")
+    (config, folder), (other, other_folder) = chosen
+    assert (config.data.name, config.model.depth) == ("scan-jump", 8)  # the preset's
+    assert (config.seed, config.model.width) == (3, 32)  # the file's
+    assert (config.model.slots, config.optimisation.lr) == (2, 1e-3)  # the flags'
+    assert (other.seed, folder, other_folder) == (4, Path("runs/scan-jump-3"), Path("runs/scan-jump-4"))
+
+
+def test_what_a_run_is_called(ctree, chosen, pairs):
+    Path("tiny.yaml").write_text("data: {name: scan-length}\n")
+    pairs.rename("two words.tsv")
+    ctree("train", "--config", "tiny.yaml")
+    said = ctree("train", "--data", "two words.tsv", "--seed", "2")
+    ctree("train", "--data", "scan-jump")
+    ctree("train", "--data", "scan-jump", "--run", "here/there")
+    assert [str(folder) for _, folder in chosen] == [
+        "runs/tiny-0",
+        "runs/two words-2",
+        "runs/scan-jump-0",
+        "here/there",
+    ]
+    assert said.endswith("next: ctree evaluate 'runs/two words-2'\n")  # as a shell takes it
+
+
+def test_text_stays_text(ctree, chosen):
+    Path("10").write_text("a\tb\n")
+    ctree("train", "--data", "10", "--data.hold_out", "null", "--data.columns", "1,2", "--run", "r")
+    assert (chosen[0][0].data.name, chosen[0][0].data.hold_out, chosen[0][0].data.columns) == ("10", None, "1,2")
+
+
+def test_list(ctree):
+    rows = ctree("train", "--list").splitlines()
+    assert [row.split()[0] for row in rows[1:]] == sorted(training.presets())
+    assert all(len(row.split()) > 1 for row in rows[1:])
+
+
+def test_help_explains_every_setting(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "--help"])
+    assert stopped.value.code == 0
+    said = capsys.readouterr().out
+    assert said.startswith("usage: ctree train [PRESET] [options] [settings]\n")
+    for section, kind in SECTIONS.items():
+        for name in kind.__annotations__:
+            assert f"  --{section}.{name} " in said
+    assert all(noise not in said for noise in ("type:", "null", "``", "default: False", "==SUPPRESS=="))
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_resume_without_a_preset(ctree, own, tmp_path):
+    run = shutil.copytree(own, tmp_path / "run")
+    before = (run / "model.safetensors").read_bytes()
+    said = ctree("train", "--resume", "--run", run)
+    assert "best: epoch" in said
+    assert (run / "model.safetensors").read_bytes() == before  # there was nothing left to do
+    ctree("train", "--resume", "--run", run, "--optimisation.max_epochs", "13")
+    assert (run / "metrics.csv").read_text().count("\n") == 1 + 13
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_stopping(monkeypatch, capsys, chosen, has_begun):
+    def train(config, folder, resume, console):
+        folder.mkdir(parents=True)
+        if has_begun:
+            (folder / "config.yaml").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "train", train)
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "scan-length", "--run", "a b"])
+    assert stopped.value.code == 130
+    then = "; go on with: ctree train --resume --run 'a b'" if has_begun else ""
+    assert capsys.readouterr() == (f"stopped{then}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "nothing to train on; name a preset (see 'ctree train --list') or --data pairs.tsv"),
+        (["scan-lenght"], "scan-lenght: no such preset; did you mean scan-length?"),
+        (["xyzzy"], "xyzzy: no such preset; see 'ctree train --list'"),
+        (["pairs.tsv"], "pairs.tsv: no such preset; did you mean --data pairs.tsv?"),
+        (["tiny.yaml"], "tiny.yaml: no such preset; did you mean --config tiny.yaml?"),
+        (["--data"], "--data.name: expected one argument"),
+        (["--data", ""], "nothing to train on"),
+        (["--data="], "nothing to train on"),
+        (["--data", "none.tsv"], "none.tsv: no such task or file"),
+        (["--model.widht", "8"], "--model.widht; did you mean --model.width? (see 'ctree train --help')"),
+        (["demo", "--modle.width=8"], "--modle.width=8; did you mean --model.width?"),
+        (["demo", "--optimization.lr", "1"], "did you mean --optimisation.lr?"),
+        (["demo", "--sed", "1"], "did you mean --seed?"),
+        (["demo", "again"], "unrecognized arguments: again"),
+        (["demo", "--seed", "x"], "seed: Expected a int. Got value: x"),
+        (["demo", "--seed", "-1"], "seed: got -1; expected a whole number, 0 or more"),
+        (["demo", "--run", ""], "run: got nothing; expected a path"),
+        (["demo", "--config", ""], "config: got nothing; expected a path"),
+        (["demo", "--model.width", "x"], "model.width: got 'x'; expected a whole number"),
+        (["demo", "--model.width", ""], "model.width: got None; expected a whole number"),
+        (["demo", "--model.width", "7"], "model.width: got 7; expected an even number"),
+        (["demo", "--model.depth", "99"], "model.depth: got 99; expected a whole number from 0 to 20"),
+        (["demo", "--model.output", "x"], "model.output: got 'x'; expected mlp"),
+        (["demo", "--model.dropout", "nan"], "model.dropout: got nan; expected a number from 0"),
+        (["demo", "--optimisation.lr", "fast"], "optimisation.lr: got 'fast'; expected a number"),
+        (["demo", "--trainer.deterministic", "2"], "trainer.deterministic: got 2; expected true or false"),
+        (["--config", "none.yaml"], "none.yaml: cannot be read: No such file or directory"),
+        (["--config", "."], ".: cannot be read: Is a directory"),
+        (["--config", "pairs.tsv"], "pairs.tsv, line 1: not YAML"),
+        (["--config", "list.yaml"], "list.yaml: got ['a']; expected settings"),
+        (["--config", "strange.yaml"], "model.widht: no such setting; did you mean model.width?"),
+        (["--config", "latin.yaml"], "latin.yaml: cannot be read: 'utf-8' codec can't decode"),
+        (["--resume"], "nothing to go on with; name a preset, or the folder of a run"),
+        (["--resume", "--run", "none"], "none/config.yaml: cannot be read"),
+        (["--data", "pairs.tsv", "--run", "pairs.tsv"], "pairs.tsv/config.yaml: cannot be written"),
+        (["--data", "pairs.tsv", "--model.depth", "1"], "raise --model.depth to 2 or leave them out"),
+        (["--data", "pairs.tsv", "--model.encoder", "birn"], "encoder: got 'birn'; did you mean 'birnn'?"),
+    ],
+)
+def test_bad_command_lines(refused, pairs, monkeypatch, words, said):
+    monkeypatch.chdir(pairs.parent)
+    Path("tiny.yaml").write_text(TINY)
+    Path("list.yaml").write_text("- a\n")
+    Path("strange.yaml").write_text("model: {widht: 8}\n")
+    Path("latin.yaml").write_bytes(b"data: {name: caf\xe9}\n")
+    assert said in refused("train", *words)
+    assert not Path("runs").exists()
+
+
+def test_a_run_is_never_written_over(refused, own, pairs):
+    before = {path: path.read_bytes() for path in own.iterdir() if path.is_file()}
+    said = refused("train", "--data", pairs, "--run", own)
+    assert said == f"ctree: {own}: there is a run already; go on with it (--resume), or name another folder (--run)\n"
+    assert before == {path: path.read_bytes() for path in own.iterdir() if path.is_file()}
+
+
+def test_as_a_program(pairs):
+    (pairs.parent / "tiny.yaml").write_text(TINY)
+    command = [sys.executable, "-W", "error", "-m", "torch_ctree", "train", "--data", "pairs.tsv", *FAST]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=pairs.parent)
+    assert done.stdout.endswith("next: ctree evaluate runs/pairs-0\n")
+    assert done.stderr == ""
+    assert yaml.safe_load((pairs.parent / "runs/pairs-0/config.yaml").read_text())["model"]["width"] == 4
