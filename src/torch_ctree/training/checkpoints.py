@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import pickle
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,25 @@ from lightning.pytorch.plugins.io import CheckpointIO
 
 from torch_ctree.data.disk import write
 from torch_ctree.data.errors import DataError
+from torch_ctree.models import ModelError
+from torch_ctree.models.pretrained import FILES
 from torch_ctree.training.errors import TrainingError
 from torch_ctree.training.module import Training
 
-LAST, PREVIOUS, METRICS, CONFIG = "last.ckpt", "previous.ckpt", "metrics.csv", "config.yaml"
+LAST, NEW, PREVIOUS = "last.ckpt", "last.new", "previous.ckpt"
+METRICS, CONFIG = "metrics.csv", "config.yaml"
+
+
+@contextmanager
+def written(folder: Path) -> Iterator[None]:
+    """Where something cannot be written, say what to do then."""
+    try:
+        yield
+    except (DataError, ModelError, OSError) as error:
+        raise TrainingError(
+            f"{error}; what was saved before is still there: make room, then go on with "
+            f"'ctree train --resume --run {folder}'"
+        ) from error
 
 
 class WholeFiles(CheckpointIO):
@@ -28,32 +44,32 @@ class WholeFiles(CheckpointIO):
         """The checkpoint that stood there before is kept as the previous one."""
         path, content = Path(path), io.BytesIO()
         torch.save(checkpoint, content)
-        try:
-            write(path.with_suffix(".new"), content.getvalue())
+        with written(path.parent):
+            write(path.with_name(NEW), content.getvalue())
             if path.exists():
                 path.replace(path.with_name(PREVIOUS))
-            path.with_suffix(".new").replace(path)
-        except (DataError, OSError) as error:
-            raise TrainingError(
-                f"{error}; the checkpoint before it is still there: make room, then go on with "
-                f"'ctree train --resume --run {path.parent}'"
-            ) from error
+            path.with_name(NEW).replace(path)
 
     def load_checkpoint(self, path: Any, map_location: Any | None = None, **_: Any) -> dict[str, Any]:
         """Weights-only: whatever is pickled is refused."""
-        return torch.load(path, map_location=map_location or "cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what it refuses
+            return torch.load(path, map_location=map_location or "cpu", weights_only=True)
 
     def remove_checkpoint(self, path: Any) -> None:
         """Remove a checkpoint."""
         Path(path).unlink(missing_ok=True)
 
 
-def newest(folder: Path, tell: Callable[[str], None]) -> tuple[Path, dict[str, Any]]:
-    """The newest checkpoint of a run that is whole, and what is in it.
+def newest(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, dict[str, Any]]:
+    """The newest checkpoint of a run that is whole, and what is in it; nothing where there was none yet.
 
     tell: gets a line for every one that is not
     """
     damaged = []
+    if not (folder / LAST).exists():
+        with suppress(FileNotFoundError):  # there is one where a run was killed before it got its name
+            (folder / NEW).replace(folder / LAST)
     for path in (folder / LAST, folder / PREVIOUS):
         if not path.exists():
             continue
@@ -61,17 +77,16 @@ def newest(folder: Path, tell: Callable[[str], None]) -> tuple[Path, dict[str, A
             content = WholeFiles().load_checkpoint(path)
             if not isinstance(content, dict) or "torch_ctree" not in content:
                 raise ValueError("not a checkpoint of torch-ctree")
-        except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+        except Exception as error:  # torch raises whatever it meets in a damaged file
             damaged.append(f"{path}: a damaged checkpoint ({_first(error)})")
             continue
         for line in damaged:
             tell(f"{line}; going on from {path.name}, after step {content['global_step']:,}")
         return path, content
-    raise TrainingError(
-        f"{damaged[0]}, and no earlier one is whole; train again with another --run, or without --resume"
-        if damaged
-        else f"{folder}: no checkpoint to go on from; train it without --resume"
-    )
+    if damaged:
+        raise TrainingError(f"{damaged[0]}, and no earlier one is whole; train again with another --run")
+    tell(f"{folder}: stopped before its first checkpoint; from the beginning")
+    return None, {}
 
 
 def _first(error: Exception) -> str:
@@ -99,8 +114,16 @@ class Keeper(pl.Callback):
         self.history, self.best = state_dict["history"], state_dict["best"]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A run that was killed may have lost its newest metrics, or have some that it will compute again."""
-        self._write_metrics(trainer)
+        """What a run that was killed has left undone."""
+        if trainer.is_global_zero:
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Its newest metrics, or some that it will compute again; files that were being written."""
+        for name in (NEW, METRICS, CONFIG, *FILES):
+            for left in self.folder.glob(f".{name}.*"):
+                left.unlink()
+        self._write_metrics()
 
     def on_train_batch_end(
         self,
@@ -122,18 +145,21 @@ class Keeper(pl.Callback):
         if self.best is None or _rank(pl_module.metrics) > _rank(self.best):
             self.best = pl_module.metrics
             if trainer.is_global_zero:
-                pl_module.model.save_pretrained(self.folder)
+                with written(self.folder):
+                    pl_module.model.save_pretrained(self.folder)
         trainer.save_checkpoint(self.folder / LAST)
-        self._write_metrics(trainer)
+        if trainer.is_global_zero:
+            self._write_metrics()
 
-    def _write_metrics(self, trainer: pl.Trainer) -> None:
-        if not trainer.is_global_zero or not self.history:
+    def _write_metrics(self) -> None:
+        if not self.history:
             return
         text = io.StringIO()
         table = csv.DictWriter(text, list(self.history[0]), lineterminator="\n")
         table.writeheader()
         table.writerows(self.history)
-        write(self.folder / METRICS, text.getvalue())
+        with written(self.folder):
+            write(self.folder / METRICS, text.getvalue())
 
 
 def _rank(metrics: dict[str, float]) -> tuple[float, float]:

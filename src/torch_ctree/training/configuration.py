@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -13,7 +14,7 @@ import yaml
 
 from torch_ctree import data
 from torch_ctree.data.disk import write
-from torch_ctree.data.errors import check_whole, shown
+from torch_ctree.data.errors import check_whole, place, shown
 from torch_ctree.models import ModelConfig, ModelError
 from torch_ctree.training.errors import TrainingError
 
@@ -52,14 +53,19 @@ class DataConfig:
 
     def absolute(self) -> DataConfig:
         """With whole paths, so that a run finds its data from any folder."""
-        names = ("root", "validation", "test", *(["name"] if self.is_own and "," not in self.name else []))
+        names = ("root", "validation", "test", *(["name"] if self.is_own else []))
         return replace(self, **{name: _absolute(getattr(self, name)) for name in names})
 
 
 def _absolute(value: str | None) -> str | None:
-    """A path that is there, in full; anything else as it is."""
-    path = None if value is None else Path(value).expanduser()
-    return str(path.resolve()) if path is not None and path.exists() else value
+    """A path that is there, or two with a comma between them, in full; anything else as it is."""
+    if value is None:
+        return None
+    cuts = [n for n, letter in enumerate(value) if letter == ","]
+    for parts in ([value], *([value[:n].strip(), value[n + 1 :].strip()] for n in cuts)):
+        if all(part and place(part).exists() for part in parts):
+            return ",".join(str(place(part).resolve()) for part in parts)
+    return value
 
 
 @dataclass(frozen=True)
@@ -123,11 +129,14 @@ class OptimisationConfig:
             check_whole(name, getattr(self, name), 1)
         check_whole("patience", self.patience, 0)
         for name in ("lr", "eps", "gradient_norm"):
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) < inf:
                 raise TrainingError(f"{name}: got {getattr(self, name)}; expected a number above 0")
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise TrainingError(f"{name}: got {getattr(self, name)}; expected a number from 0 to less than 1")
+        for name in ("weight_decay", "min_lr"):
+            if not 0 <= getattr(self, name) < inf:
+                raise TrainingError(f"{name}: got {getattr(self, name)}; expected a number, 0 or more")
         if not 0 < self.factor < 1:
             raise TrainingError(f"factor: got {self.factor}; expected a number between 0 and 1")
 
@@ -251,7 +260,7 @@ def _value(value: Any, hint: Any, name: str) -> Any:
         if not isinstance(value, Mapping):
             raise TrainingError(f"{name}: got {shown(value)}; expected settings by name")
         return build(value, hint, f"{name}.")
-    allowed = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    allowed = _allowed(hint)
     if value is None and NoneType in allowed:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and float in allowed:
@@ -270,6 +279,11 @@ def _value(value: Any, hint: Any, name: str) -> Any:
     raise TrainingError(f"{name}: got {shown(value)}; expected {' or '.join(map(_named, allowed))}")
 
 
+def _allowed(hint: Any) -> tuple[Any, ...]:
+    """The types that a hint allows."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
 NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "null"}
 
 
@@ -282,7 +296,10 @@ def _named(kind: Any) -> str:
 
 def parsed(text: str, hint: Any) -> Any:
     """What was written on the command line: text where text is wanted, else as in a YAML file."""
-    if hint is str or (str in get_args(hint) and text not in ("null", "None")):
+    allowed = _allowed(hint)
+    if NoneType in allowed and text in ("null", "None"):
+        return None
+    if str in allowed:
         return text
     try:
         return yaml.safe_load(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import isnan
 from typing import Any
 
 import lightning.pytorch as pl
@@ -54,6 +55,8 @@ class Training(pl.LightningModule):
         self.totals: dict[str, Tensor] = {}
         self.metrics: dict[str, float] = {}
         """Of the latest epoch."""
+        # Where batches leave some weights unused, several processes must look for them; they warn if they find none.
+        self.unused = torch.nn.Parameter(torch.zeros(()))
 
     # --- training -----------------------------------------------------------------------------------------------------
 
@@ -61,7 +64,7 @@ class Training(pl.LightningModule):
         """Adam, with decoupled weight decay."""
         config = self.config
         return torch.optim.AdamW(
-            self.parameters(),
+            self.model.parameters(),
             config.lr,
             (config.beta1, config.beta2),
             config.eps,
@@ -106,7 +109,7 @@ class Training(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Sum up the epoch, and choose the learning rate of the next."""
-        totals = {name: float(self.trainer.strategy.reduce(x, reduce_op="sum")) for name, x in self.totals.items()}
+        totals = {name: float(total) for name, total in self._everyones_totals().items()}
         self.totals = {}
         rate = self.learning_rate
         self.metrics = {
@@ -117,7 +120,7 @@ class Training(pl.LightningModule):
             "validation_accuracy": totals["validation_right"] / totals["validation_pairs"],
             "learning_rate": rate,
         }
-        if self.metrics["train_loss"] != self.metrics["train_loss"]:
+        if isnan(self.metrics["train_loss"] + self.metrics["validation_loss"]):
             raise TrainingError(
                 f"epoch {self.current_epoch + 1}: the loss is not a number any more; lower --optimisation.lr "
                 f"(now {self.config.lr:g}), or --optimisation.gradient_norm"
@@ -144,15 +147,22 @@ class Training(pl.LightningModule):
             exact = number.double() if number.device.type != "mps" else number.float()
             self.totals[name] = self.totals[name] + exact if name in self.totals else exact
 
+    def _everyones_totals(self) -> dict[str, Tensor]:
+        """Of all processes together."""
+        reduce = self.trainer.strategy.reduce
+        return {name: reduce(total.clone(), reduce_op="sum") for name, total in self.totals.items()}
+
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """What Lightning does not know of."""
-        checkpoint["torch_ctree"] = {"plateau": asdict(self.plateau), "totals": self.totals, "metrics": self.metrics}
+        totals = self._everyones_totals()
+        checkpoint["torch_ctree"] = {"plateau": asdict(self.plateau), "totals": totals, "metrics": self.metrics}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on from there."""
         state = checkpoint["torch_ctree"]
         self.plateau = Plateau(**state["plateau"] | {"patience": self.config.patience})
         self.metrics = state["metrics"]
-        self.totals = {name: number.to(self.device) for name, number in state["totals"].items()}
+        if self.global_rank == 0:  # one process takes what all had
+            self.totals = {name: total.to(self.device) for name, total in state["totals"].items()}

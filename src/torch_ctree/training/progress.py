@@ -36,15 +36,14 @@ class ProgressLine(pl.Callback):
         """Show it."""
         if trainer.is_global_zero:
             self.bar.start()
-        self._begin(trainer)  # an epoch that goes on does not start
+        self._begin(trainer, trainer.fit_loop.epoch_loop.batch_progress.current.ready)  # an epoch that goes on
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Time counts from here."""
-        self._begin(trainer)
+        self._begin(trainer, 0)
 
-    def _begin(self, trainer: pl.Trainer) -> None:
-        self.began, self.seen, self.shown = time.monotonic(), 0, 0.0
-        self.first = trainer.fit_loop.epoch_loop.batch_progress.current.ready  # of an epoch that goes on
+    def _begin(self, trainer: pl.Trainer, first: int) -> None:
+        self.began, self.seen, self.shown, self.first = time.monotonic(), 0, 0.0, first
         self.bar.update(self.task, description=f"epoch {trainer.current_epoch + 1}")
 
     def on_train_batch_end(

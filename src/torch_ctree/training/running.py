@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from rich.console import Console
 
 from torch_ctree.data.order import Purpose, random_bits
@@ -39,14 +43,23 @@ class Finished:
 def train(config: TrainConfig, folder: str | Path, resume: bool = False, console: Console | None = None) -> Finished:
     """Train a model and leave it in a folder, best by validation accuracy.
 
+    Where several processes train, all but the first end here.
+
     config: every setting
     folder: of the run; it must be new, unless the run goes on
     resume: go on from the last checkpoint in the folder
     console: where to say how it goes; by default the terminal
     """
     folder = Path(folder).expanduser()
-    console = console or Console(highlight=False)
-    first = _rank() == 0
+    if _rank() == 0:
+        return _train(config, folder, resume, console or Console(highlight=False), first=True)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process is told, and ends those that help it
+    with suppress(TrainingError):  # the first says the same
+        _train(config, folder, resume, Console(quiet=True), first=False)
+    raise SystemExit
+
+
+def _train(config: TrainConfig, folder: Path, resume: bool, console: Console, first: bool) -> Finished:
     checkpoint: dict[str, Any] = {}
     path = None
     if resume:
@@ -57,23 +70,36 @@ def train(config: TrainConfig, folder: str | Path, resume: bool = False, console
     config = replace(config, data=config.data.absolute())
     prepared = prepare(config, config.data.load())
     model = make_model(prepared, config.seed)
+    keeper = Keeper(folder, config.optimisation.checkpoint_steps)
+    trainer = _trainer(config, folder, [keeper, ProgressLine(console), Helpers()], checkpoint.get("global_step"))
+    module = Training(model, prepared, config.optimisation, config.seed)
     if first:
         config.save(folder / CONFIG)
         _introduce(console, config, prepared, model, folder)
-    keeper = Keeper(folder, config.optimisation.checkpoint_steps)
-    trainer = _trainer(config, folder, [keeper, ProgressLine(console)], checkpoint.get("global_step"))
-    module = Training(model, prepared, config.optimisation, config.seed)
     if _is_over(checkpoint, config):
         keeper.load_state_dict(checkpoint["callbacks"]["Keeper"])
+        keeper.tidy()
     else:
         _fit(trainer, module, path)
     assert keeper.best is not None
     return Finished(folder, keeper.best)
 
 
+class Helpers(pl.Callback):
+    """The processes that help the first one end with it, and do not wonder where it is."""
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """Before the connection to them is closed."""
+        if isinstance(launcher := trainer.strategy.launcher, _SubprocessScriptLauncher):
+            for process in launcher.procs:
+                process.kill()
+                process.wait()
+            launcher.procs.clear()  # Lightning watches these, and would kill this one too
+
+
 def make_model(prepared: Prepared, seed: int) -> Seq2Seq:
     """A model with its first weights, which depend on the seed alone."""
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(random_bits(Purpose.FIRST_WEIGHTS, seed).random_raw()))
         return Seq2Seq(prepared.model, prepared.source, prepared.target)
 
@@ -88,6 +114,7 @@ def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], re
         torch.set_float32_matmul_precision("high")
     # A batch of one-word sources has no use for some of Ordered Memory's weights.
     strategy = "ddp_find_unused_parameters_true" if several and settings.strategy == "auto" else settings.strategy
+    purge = None if resumed_at is None else resumed_at + 1  # TensorBoard forgets what a killed run did after that
     try:
         return pl.Trainer(
             accelerator=settings.accelerator,
@@ -100,7 +127,7 @@ def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], re
             gradient_clip_val=config.optimisation.gradient_norm,
             callbacks=callbacks,
             plugins=[WholeFiles()],
-            logger=TensorBoardLogger(folder, name="", version="tensorboard", purge_step=resumed_at),
+            logger=TensorBoardLogger(folder, name="", version="tensorboard", purge_step=purge),
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
@@ -109,7 +136,7 @@ def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], re
             reload_dataloaders_every_n_epochs=1,
             use_distributed_sampler=False,
         )
-    except (ValueError, RuntimeError, TypeError) as error:  # what Lightning calls a misconfiguration is one of these
+    except (ValueError, RuntimeError, TypeError, ImportError, MisconfigurationException) as error:
         raise TrainingError(f"trainer: {' '.join(str(error).split())}") from error
 
 

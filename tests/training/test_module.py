@@ -1,0 +1,236 @@
+import csv
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.training.runs import pairs, settings, train
+from torch_ctree import Seq2Seq
+from torch_ctree.data import Batch, DataError
+from torch_ctree.training.module import Plateau, Training
+from torch_ctree.training.preparation import prepare
+from torch_ctree.training.running import make_model
+
+COLUMNS = ["epoch", "step", "train_loss", "validation_loss", "validation_accuracy", "learning_rate"]
+STILL: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0}
+
+
+def rows(folder: Path) -> list[dict[str, float]]:
+    with open(folder / "metrics.csv", newline="") as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+
+# --- the schedule -----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 6).map(lambda n: n / 6), max_size=30), st.integers(0, 4))
+def test_the_learning_rate_falls_as_torch_has_it(accuracies, patience):
+    plateau, rate = Plateau(patience), 1.0
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, "max", 0.5, patience, 0.0, eps=0.0)
+    for accuracy in accuracies:
+        rate *= 0.5 if plateau.falls(accuracy) else 1
+        schedule.step(accuracy)
+        assert rate == optimiser.param_groups[0]["lr"]
+
+
+def test_the_learning_rate_falls():
+    """With patience 1: when the second epoch in a row brings nothing better; then it waits anew."""
+    plateau = Plateau(1)
+    accuracies = [0.0, 0.2, 0.2, 0.1, 0.2, 0.2, 0.3, 0.3, 0.4, 0.4, 0.4]
+    assert [n for n, accuracy in enumerate(accuracies) if plateau.falls(accuracy)] == [3, 5, 10]
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Validation that brings what is written here: (how many of ten are right, loss)."""
+
+    def write(script: list[tuple[int, float]]) -> None:
+        def validation_step(self: Training, batch: Any, batch_idx: int) -> None:
+            right, loss = script[self.current_epoch] if batch_idx == 0 else (0, 0.0)
+            pairs = 10 if batch_idx == 0 else 0
+            numbers = {"validation_right": right, "validation_loss": 10 * loss, "validation_pairs": pairs}
+            self._add(**{name: torch.tensor(number) for name, number in numbers.items()})
+
+        monkeypatch.setattr(Training, "validation_step", validation_step)
+
+    return write
+
+
+def run(place: Path, folder: Path, resume: bool = False, **optimisation: Any):
+    return train(settings(place, optimisation={"batch_size": 40, **optimisation}), folder, resume)
+
+
+def test_it_stops_when_the_learning_rate_is_below_the_least(tmp_path, place, scripted):
+    scripted([(1, 1.0), (2, 1.0), (2, 1.0), (1, 1.0), (3, 1.0), (3, 1.0), (3, 1.0), (9, 1.0)])
+    finished, _ = run(place, tmp_path / "run", lr=1.0, min_lr=0.3, max_epochs=8)
+    assert [row["learning_rate"] for row in rows(tmp_path / "run")] == [1, 1, 1, 1, 0.5, 0.5, 0.5]
+    assert finished.best["epoch"] == 5
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*") if path.name not in ("config.yaml",)}
+    again, said = run(place, tmp_path / "run", resume=True, lr=1.0, min_lr=0.3, max_epochs=20)  # it is over
+    assert again.best == finished.best
+    assert "epoch" not in said
+    after = {path: path.stat().st_mtime_ns for path in before if path.name != "metrics.csv"}
+    assert after == {path: time for path, time in before.items() if path.name != "metrics.csv"}
+
+
+def test_just_the_least_is_not_below_it(tmp_path, place, scripted):
+    scripted([(0, 1.0)] * 9)
+    run(place, tmp_path / "run", lr=1.0, min_lr=0.25, max_epochs=9)
+    assert [row["learning_rate"] for row in rows(tmp_path / "run")] == [1, 1, 1, 0.5, 0.5, 0.25, 0.25]
+
+
+def test_it_stops_after_so_many_epochs(tmp_path, place, scripted):
+    scripted([(epoch, 1.0) for epoch in range(5)])
+    run(place, tmp_path / "run", max_epochs=4)
+    assert [(row["epoch"], row["step"]) for row in rows(tmp_path / "run")] == [(1, 1), (2, 2), (3, 3), (4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("script", "best"),
+    [
+        ([(3, 1.0), (5, 2.0), (4, 0.5)], 2),
+        ([(3, 1.0), (3, 0.5), (3, 0.7)], 2),  # as many are right: the smaller loss
+        ([(3, 1.0), (3, 1.0), (3, 1.0)], 1),  # all the same: the first
+        ([(0, 1.0), (0, 2.0), (0, 3.0)], 1),
+    ],
+)
+def test_the_best_epoch_is_kept(tmp_path, place, scripted, script, best):
+    scripted(script)
+    finished, _ = run(place, tmp_path / "run")
+    assert finished.best == rows(tmp_path / "run")[best - 1]
+    scripted(script)
+    run(place, tmp_path / "short", max_epochs=best)  # its last weights are the best
+    last = torch.load(tmp_path / "short" / "last.ckpt", weights_only=True)["state_dict"]
+    for name, weight in Seq2Seq.from_pretrained(tmp_path / "run").named_parameters():
+        assert torch.equal(weight, last[f"model.{name}"])
+
+
+def test_a_run_that_goes_on_waits_as_it_would_have(tmp_path, place, scripted):
+    """The schedule, the best epoch, the optimiser: all as in a run of six epochs."""
+    scripted([(5, 1.0), (5, 1.0), (4, 1.0), (3, 1.0), (5, 0.5), (5, 1.0)])
+    whole, _ = run(place, tmp_path / "whole", max_epochs=6)
+    parts = None
+    for epochs in range(1, 7):
+        parts, said = run(place, tmp_path / "parts", resume=epochs > 1, max_epochs=epochs)
+        assert said.count("\nepoch ") == 1
+    assert parts == replace(whole, folder=tmp_path / "parts")
+    for name in ("metrics.csv", "model.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+
+
+# --- the numbers ------------------------------------------------------------------------------------------------------
+
+
+def test_the_loss_by_hand(tmp_path, place):
+    """−log p for each word, then the mean over pairs; of the weights before the only step, and of those after it."""
+    config = settings(place, model=STILL, optimisation={"batch_size": 40, "max_epochs": 1})
+    prepared = prepare(config, config.data.load())
+    first = make_model(prepared, 0).eval()
+    train(config, tmp_path / "run")
+    (row,) = rows(tmp_path / "run")
+    trained = Seq2Seq.from_pretrained(tmp_path / "run")
+
+    def mean(model: Seq2Seq, texts: list[tuple[str, str]]) -> float:
+        losses = [-model.score(model.batch([a], [b])).item() / len(b.split()) for a, b in texts]
+        return math.fsum(losses) / len(losses)
+
+    validation = pairs()[:5] + pairs()[40:]
+    right = sum(trained.answer(source)[0].text == target for source, target in validation)
+    assert row["train_loss"] == pytest.approx(mean(first, pairs()[:40]), rel=1e-5)
+    assert row["validation_loss"] == pytest.approx(mean(trained, validation), rel=1e-5)
+    assert row["validation_accuracy"] == right / 13
+    assert list(row) == COLUMNS
+
+
+class Recording(torch.optim.AdamW):
+    """Remembers what it steps along."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.seen: list[torch.Tensor] = []
+
+    def step(self, closure: Any = None) -> Any:
+        loss = closure()
+        there = [weight.grad.flatten() for group in self.param_groups for weight in group["params"]]
+        self.seen.append(torch.cat(there).clone())
+        super().step()
+        return loss
+
+
+@pytest.mark.parametrize("most", [1e-2, 1e9])
+def test_long_gradients_are_cut(tmp_path, place, monkeypatch, most):
+    config = settings(place, model=STILL, optimisation={"gradient_norm": most, "max_epochs": 1})
+    made: list[Recording] = []
+    monkeypatch.setattr(torch.optim, "AdamW", lambda *args, **more: made.append(Recording(*args, **more)) or made[0])
+    prepared = prepare(config, config.data.load())
+    model = make_model(prepared, 0)
+    model.loss(Training(model, prepared, config.optimisation, 0).batches.epoch(0)[0]).backward()
+    whole = torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None])
+    train(config, tmp_path / "run")
+    seen = made[0].seen
+    assert len(seen) == 5
+    assert all(gradient.norm() <= most * (1 + 1e-5) for gradient in seen)
+    torch.testing.assert_close(seen[0], whole * min(1, most / whole.norm()))
+    assert (seen[0].norm() > 0.999 * most) == (most < 1)
+
+
+def test_the_optimiser_is_as_the_settings_say(place):
+    chosen = {"lr": 0.5, "beta1": 0.1, "beta2": 0.2, "eps": 0.3, "weight_decay": 0.4}
+    config = settings(place, optimisation=chosen)
+    prepared = prepare(config, config.data.load())
+    module = Training(make_model(prepared, 0), prepared, config.optimisation, 0)
+    (group,) = module.configure_optimizers().param_groups
+    assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (0.5, (0.1, 0.2), 0.3, 0.4)
+    assert len(group["params"]) == len(list(module.model.parameters()))
+
+
+def test_half_precision(tmp_path, place):
+    config = settings(place, trainer={"precision": "bf16-mixed"}, model=STILL, optimisation={"max_epochs": 1})
+    train(config, tmp_path / "half")
+    train(settings(place, model=STILL, optimisation={"max_epochs": 1}), tmp_path / "full")
+    (half,), (full,) = rows(tmp_path / "half"), rows(tmp_path / "full")
+    assert half["train_loss"] != full["train_loss"]
+    assert half["train_loss"] == pytest.approx(full["train_loss"], rel=0.05)
+    assert {weight.dtype for weight in Seq2Seq.from_pretrained(tmp_path / "half").parameters()} == {torch.float32}
+
+
+def test_tensorboard_has_every_epoch_once(tmp_path, place):
+    """Also after a kill: an epoch that is computed again takes the place of the one that was lost."""
+    folder = tmp_path / "run"
+    optimisation: dict[str, Any] = {"batch_size": 2, "checkpoint_steps": 1000}
+    train(settings(place, optimisation=optimisation | {"max_epochs": 1}), folder)
+    first = (folder / "last.ckpt").read_bytes()
+    train(settings(place, optimisation=optimisation | {"max_epochs": 2}), folder, resume=True)
+    (folder / "last.ckpt").write_bytes(first)  # as though it had been killed before the second was written
+    train(settings(place, optimisation=optimisation), folder, resume=True)
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    table = rows(folder)
+    assert [row["step"] for row in table] == [20, 40, 60]
+    for name in COLUMNS:
+        if name != "step":
+            there = [(event.step, event.value) for event in events.Scalars(name)]
+            assert there == [(row["step"], pytest.approx(row[name], rel=1e-6)) for row in table]
+    assert [event.step for event in events.Scalars("train_loss_of_batch")] == [20, 40, 60]
+
+
+def test_max_tokens(tmp_path, place, monkeypatch):
+    step, seen = Training.training_step, []
+
+    def counted(self: Training, batch: Batch, batch_idx: int) -> torch.Tensor:
+        seen.append(batch)
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(Training, "training_step", counted)
+    train(settings(place, optimisation={"max_tokens": 40, "max_epochs": 1}), tmp_path / "run")
+    assert sorted(row for batch in seen for row in batch.rows.tolist()) == list(range(40))
+    assert all(batch.source.numel() + batch.target.numel() <= 40 for batch in seen)
+    with pytest.raises(DataError, match=r"^max_tokens: got 5; pair \d+ alone has 8"):
+        train(settings(place, optimisation={"max_tokens": 5}), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
