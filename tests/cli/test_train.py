@@ -170,10 +170,13 @@ def test_stopping(monkeypatch, capsys, chosen, has_begun):
         (["--config", "strange.yaml"], "model.widht: no such setting; did you mean model.width?"),
         (["--config", "latin.yaml"], "latin.yaml: cannot be read: 'utf-8' codec can't decode"),
         (["--resume"], "nothing to go on with; name a preset, or the folder of a run"),
-        (["--resume", "--run", "none"], "none/config.yaml: cannot be read"),
-        (["--data", "pairs.tsv", "--run", "pairs.tsv"], "pairs.tsv/config.yaml: cannot be written"),
+        (["--resume", "--run", "none"], "none: no run here to go on with"),
+        (
+            ["--data", "pairs.tsv", "--run", "pairs.tsv"],
+            "pairs.tsv: no folder for a run: File exists",
+        ),
         (["--data", "pairs.tsv", "--model.depth", "1"], "raise --model.depth to 2 or leave them out"),
-        (["--data", "pairs.tsv", "--model.encoder", "birn"], "encoder: got 'birn'; did you mean 'birnn'?"),
+        (["--data", "pairs.tsv", "--model.encoder", "birn"], "model.encoder: got 'birn'; did you mean 'birnn'?"),
     ],
 )
 def test_bad_command_lines(refused, pairs, monkeypatch, words, said):

@@ -194,7 +194,18 @@ def test_what_no_tree_has(ctree, own, copied):
     assert [row["target_log_prob"] is None for row in rows] == [len(row["target"].split()) > 2 for row in rows]
     assert all(len(row["output"].split()) <= 2 for row in rows)
     assert number(said, "loss") == "inf"
-    assert found["test"]["loss"] is None
+    assert found["test at depth 1"]["loss"] is None
+
+
+def test_what_was_found_before_stays(ctree, own, copied):
+    run = copied(own)
+    ctree("evaluate", run)
+    before = results(run)[1]["test"]
+    ctree("evaluate", run, "--depth", "5")
+    ctree("evaluate", run, "--set", "validation")
+    found = results(run)[1]
+    assert list(found) == ["test", "test at depth 5", "validation"]
+    assert found["test"] == before
 
 
 @pytest.mark.parametrize("depth", [2, 5])
@@ -429,7 +440,7 @@ PAIR = ["--source", "jump", "--target", "JUMP"]
         (["evaluate", "file"], "file: a file, not the folder of a run; "),
         (["evaluate", "runs"], "runs: no model here, config.json is missing"),
         (["evaluate", "RUN", "--set", "gen"], "has no set 'gen'; it has train, validation, test"),
-        (["evaluate", "RUN", "--batch-size", "0"], "batch_size: got 0; expected 1 or more"),
+        (["evaluate", "RUN", "--batch-size", "0"], "batch-size: got 0; expected 1 or more"),
         (["evaluate", "RUN", "--depth", "-1"], "depth: got -1; expected a whole number from 0 to 20"),
         (["evaluate", "RUN", "--depth", "99"], "depth: got 99; expected a whole number from 0 to 20"),
         (["evaluate", "RUN", "--depth", "deep"], "depth: Expected a int. Got value: deep"),
@@ -443,7 +454,7 @@ PAIR = ["--source", "jump", "--target", "JUMP"]
         (["decode", "RUN", " \n "], r"source: ' \n ' has no word in it"),
         (["decode", "RUN", "jump", "twice"], "unrecognized arguments: twice; text of several words goes in quotes"),
         (["decode", "RUN", "jump \udcff"], r"source: got 'jump \udcff'; expected text in UTF-8"),
-        (["decode", "RUN", "jump", "--topk", "0"], "topk: got 0; expected 1 or more"),
+        (["decode", "RUN", "jump", "--topk", "0"], "topk: got 0; expected 1 to 1,000"),
         (["decode", "RUN", "jump", "--depth", "21"], "depth: got 21; expected a whole number from 0 to 20"),
         (["decode", "RUN", "--file", "none"], "none: cannot be read: No such file or directory"),
         (["decode", "RUN", "--file", "."], ".: cannot be read: Is a directory"),
@@ -453,7 +464,7 @@ PAIR = ["--source", "jump", "--target", "JUMP"]
         (["parse", "RUN"], "parse: expected a pair, such as --source 'jump twice' --target 'I_JUMP I_JUMP'"),
         (["parse", "RUN", "--source", "jump"], "parse: expected a pair"),
         (["parse", "RUN", "--source", "jump", "--target", ""], "'' has no word in it"),
-        (["parse", "RUN", *PAIR, "--topk", "-1"], "topk: got -1; expected 1 or more"),
+        (["parse", "RUN", *PAIR, "--topk", "-1"], "topk: got -1; expected 1 to 1,000"),
         (
             ["parse", "RUN", "--source", "jump", "--target", "LOOK " * 9],
             "no tree of depth 3 can have it; raise --depth",

@@ -12,7 +12,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.training.runs import pairs, settings, train
 from torch_ctree import Seq2Seq
-from torch_ctree.data import Batch, DataError
+from torch_ctree.data import Batch
+from torch_ctree.training import TrainingError
 from torch_ctree.training.module import Plateau, Training
 from torch_ctree.training.preparation import prepare
 from torch_ctree.training.running import make_model
@@ -35,7 +36,7 @@ def test_the_learning_rate_falls_as_torch_has_it(accuracies, patience):
     optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, "max", 0.5, patience, 0.0, eps=0.0)
     for accuracy in accuracies:
-        rate *= 0.5 if plateau.falls(accuracy) else 1
+        rate *= 0.5 if plateau.falls(accuracy, loss=1.0) else 1
         schedule.step(accuracy)
         assert rate == optimiser.param_groups[0]["lr"]
 
@@ -44,7 +45,13 @@ def test_the_learning_rate_falls():
     """With patience 1: when the second epoch in a row brings nothing better; then it waits anew."""
     plateau = Plateau(1)
     accuracies = [0.0, 0.2, 0.2, 0.1, 0.2, 0.2, 0.3, 0.3, 0.4, 0.4, 0.4]
-    assert [n for n, accuracy in enumerate(accuracies) if plateau.falls(accuracy)] == [3, 5, 10]
+    assert [n for n, accuracy in enumerate(accuracies) if plateau.falls(accuracy, loss=1.0)] == [3, 5, 10]
+
+
+def test_as_long_as_no_answer_is_right_a_better_loss_will_do():
+    plateau = Plateau(1)
+    epochs = [(0.0, 3.0), (0.0, 2.0), (0.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.1, 1.0), (0.1, 0.5), (0.1, 0.4)]
+    assert [n for n, (accuracy, loss) in enumerate(epochs) if plateau.falls(accuracy, loss)] == [4, 7]
 
 
 @pytest.fixture
@@ -231,6 +238,6 @@ def test_max_tokens(tmp_path, place, monkeypatch):
     train(settings(place, optimisation={"max_tokens": 40, "max_epochs": 1}), tmp_path / "run")
     assert sorted(row for batch in seen for row in batch.rows.tolist()) == list(range(40))
     assert all(batch.source.numel() + batch.target.numel() <= 40 for batch in seen)
-    with pytest.raises(DataError, match=r"^max_tokens: got 5; pair \d+ alone has 8"):
+    with pytest.raises(TrainingError, match=r"^optimisation\.max_tokens: got 5; pair \d+ alone has 8"):
         train(settings(place, optimisation={"max_tokens": 5}), tmp_path / "other")
     assert not (tmp_path / "other").exists()

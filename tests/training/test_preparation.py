@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from tests.training.runs import pairs
-from torch_ctree.data import DataError, Pairs, Subwords, Task, Vocabulary
+from torch_ctree.data import Pairs, Subwords, Task, Vocabulary
 from torch_ctree.training import TrainConfig, TrainingError, build
 from torch_ctree.training.preparation import prepare
 
@@ -98,7 +98,7 @@ def test_rare_words_are_unknown():
     assert isinstance(source, Vocabulary)
     assert "walk" in source
     assert "twice" not in source
-    with pytest.raises(DataError, match=r"^min_count: 2 leaves 2 of 4 words out; expected 1, or unknown"):
+    with pytest.raises(TrainingError, match=r"^vocabulary\.min_count: got 2, where unknown words are refused"):
         prepare(config(vocabulary={"min_count": 2, "unknown": "error"}), task())
 
 

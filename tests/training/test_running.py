@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 
 from tests.training.runs import command, flags, outcome, settings, start, train
 from torch_ctree import Seq2Seq
@@ -216,3 +217,8 @@ def test_interrupted(tmp_path, place):
         assert output.read_text().splitlines()[-1] == f"next: ctree evaluate {folder}"
     train(settings(place, optimisation={"max_epochs": epochs}), tmp_path / "uninterrupted")
     assert outcome(folder) == outcome(tmp_path / "uninterrupted")
+
+
+def test_one_folder_one_run_at_a_time(tmp_path, place):
+    with FileLock(tmp_path / "training.lock"), pytest.raises(TrainingError, match="another process is training here"):
+        train(settings(place), tmp_path)

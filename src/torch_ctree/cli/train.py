@@ -69,6 +69,8 @@ def _layers(preset: str | None, config: str | None, run: str | None) -> list[dic
     files += [place(config)] if config else []
     if not files and run:
         files = [place(run) / "config.yaml"]
+        if not files[0].is_file():
+            raise TrainingError(f"{run}: no run here to go on with; train it without --resume")
     return [training.read(file) for file in files]
 
 

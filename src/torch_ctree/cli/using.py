@@ -18,13 +18,15 @@ from rich.table import Table
 from torch_ctree import evaluation, training
 from torch_ctree.cli.console import console, drawn, say, visible
 from torch_ctree.data import DataError, Vocabulary
-from torch_ctree.data.disk import write
+from torch_ctree.data.disk import read_json, write
 from torch_ctree.data.errors import place, shown, told
 from torch_ctree.evaluation.evaluating import in_brackets
 from torch_ctree.models import Answer, ModelError, Seq2Seq
 from torch_ctree.models.pretrained import HUB
 from torch_ctree.training import TrainConfig, TrainingError
 
+MOST = 1000
+"""Answers or trees for one sentence, at most."""
 LENGTHS = 12
 """Rows of the table by length, at most."""
 
@@ -46,7 +48,7 @@ def evaluate(
     root: the folder with data files (default: as in training)
     device: cpu, cuda, …
     """
-    _check_least(batch_size=batch_size)
+    _check_count("batch-size", batch_size)
     model, config = _open(run, device), _settings(run)
     data = config.data if root is None else training.DataConfig(**{**vars(config.data), "root": root})
     task = data.load()
@@ -54,16 +56,27 @@ def evaluate(
         raise TrainingError(f"{task.name} has no set {set_!r}; it has {', '.join(task.sets)}")
     names = [set_] if set_ else [name for name in task.sets if name not in ("train", "validation")]
     terminal, folder = console(), place(run)
+    tokenised = config.vocabulary.kind == "words" if data.is_own else data.form != "raw"
     results, rows = {}, []
     for name in names:
         predictions = _predictions(model, task, name, batch_size, depth)
-        results[name] = evaluation.evaluate(predictions, task, tokenised=data.form != "raw")
+        result = evaluation.evaluate(predictions, task, tokenised)
+        results[name if depth is None else f"{name} at depth {depth}"] = result.to_dict()
         rows += predictions
-        _show(terminal, name, results[name])
+        _show(terminal, name, result)
     evaluation.write_predictions(folder / "predictions.jsonl", rows)
-    plain = {name: result.to_dict() for name, result in results.items()}
-    write(folder / "evaluation.json", json.dumps(_finite(plain), indent=2) + "\n")
+    everything = _known_results(folder / "evaluation.json") | _finite(results)
+    write(folder / "evaluation.json", json.dumps(everything, indent=2) + "\n")
     say(terminal, f"every answer: {folder / 'predictions.jsonl'}; these numbers: {folder / 'evaluation.json'}")
+
+
+def _known_results(path: Path) -> dict[str, Any]:
+    """What was found before: of other sets, at other depths."""
+    try:
+        known = read_json(path)
+    except DataError:
+        return {}
+    return known if isinstance(known, dict) else {}
 
 
 def _predictions(
@@ -131,7 +144,7 @@ def decode(
     json_: one JSON object a line, for programs
     device: cpu, cuda, …
     """
-    _check_least(topk=topk)
+    _check_count("topk", topk, MOST)
     if (text is None) == (file is None):
         raise ModelError("decode: expected one source, such as 'jump twice', or --file with many")
     model, terminal = _open(run, device), console()
@@ -183,7 +196,7 @@ def parse(
     json_: one JSON object, for programs; it has the marginals too, the probability of each vertex for each word
     device: cpu, cuda, …
     """
-    _check_least(topk=topk)
+    _check_count("topk", topk, MOST)
     if source is None or target is None:
         raise ModelError("parse: expected a pair, such as --source 'jump twice' --target 'I_JUMP I_JUMP'")
     model, terminal = _open(run, device), console()
@@ -286,10 +299,9 @@ def _check_utf8(where: str, text: str) -> None:
         raise ModelError(f"{where}: got {shown(text)}; expected text in UTF-8")
 
 
-def _check_least(**numbers: int) -> None:
-    for name, value in numbers.items():
-        if value < 1:
-            raise ModelError(f"{name}: got {value}; expected 1 or more")
+def _check_count(name: str, value: int, most: int | None = None) -> None:
+    if value < 1 or (most is not None and value > most):
+        raise ModelError(f"{name}: got {value}; expected {f'1 to {most:,}' if most else '1 or more'}")
 
 
 def _print_json(value: dict[str, Any]) -> None:

@@ -42,6 +42,10 @@ class DataConfig:
     test: str | None = None
     columns: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse an impossible seed."""
+        check_whole("seed", self.seed, 0)
+
     def load(self) -> data.Task:
         """The task."""
         return data.load(**asdict(self))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from math import isnan
+from math import inf, isnan
 from typing import Any
 
 import lightning.pytorch as pl
@@ -23,16 +23,21 @@ STEPS_BETWEEN_LOGS = 20
 
 @dataclass
 class Plateau:
-    """The paper's schedule: the learning rate falls when validation accuracy has not improved for some epochs."""
+    """The paper's schedule: the learning rate falls when validation accuracy has not improved for some epochs.
+
+    As long as no answer has been right, a better loss is an improvement too.
+    """
 
     patience: int
-    best: float = -1.0
+    best: float = 0.0
+    lowest: float = inf
     waited: int = 0
 
-    def falls(self, accuracy: float) -> bool:
-        """After an epoch with this accuracy, whether the learning rate falls."""
-        self.waited = 0 if accuracy > self.best else self.waited + 1
-        self.best = max(self.best, accuracy)
+    def falls(self, accuracy: float, loss: float) -> bool:
+        """After an epoch with this accuracy and loss, whether the learning rate falls."""
+        better = accuracy > self.best or (self.best == 0 and loss < self.lowest)
+        self.waited = 0 if better else self.waited + 1
+        self.best, self.lowest = max(self.best, accuracy), min(self.lowest, loss)
         if self.waited <= self.patience:
             return False
         self.waited = 0
@@ -55,8 +60,6 @@ class Training(pl.LightningModule):
         self.totals: dict[str, Tensor] = {}
         self.metrics: dict[str, float] = {}
         """Of the latest epoch."""
-        # Where batches leave some weights unused, several processes must look for them; they warn if they find none.
-        self.unused = torch.nn.Parameter(torch.zeros(()))
 
     # --- training -----------------------------------------------------------------------------------------------------
 
@@ -64,7 +67,7 @@ class Training(pl.LightningModule):
         """Adam, with decoupled weight decay."""
         config = self.config
         return torch.optim.AdamW(
-            self.model.parameters(),
+            self.parameters(),
             config.lr,
             (config.beta1, config.beta2),
             config.eps,
@@ -127,7 +130,7 @@ class Training(pl.LightningModule):
             )
         if self.logger is not None:
             self.logger.log_metrics(self.metrics, self.global_step)
-        if self.plateau.falls(self.metrics["validation_accuracy"]):
+        if self.plateau.falls(self.metrics["validation_accuracy"], self.metrics["validation_loss"]):
             self.learning_rate = rate * self.config.factor
         if self.learning_rate < self.config.min_lr:
             self.trainer.should_stop = True

@@ -39,6 +39,11 @@ def prepare(config: TrainConfig, task: Task) -> Prepared:
         if not len(task.sets[name]):
             raise TrainingError(f"{task.name}: the {name} set is empty; expected pairs")
     replaces = _replaces(config)
+    if config.vocabulary.min_count > 1 and not replaces and config.vocabulary.kind == "words":
+        raise TrainingError(
+            f"vocabulary.min_count: got {config.vocabulary.min_count}, where unknown words are refused; "
+            "expected 1, or --vocabulary.unknown replace"
+        )
     source = _encoder(config.vocabulary, task.train.sources(), replaces)
     target = _encoder(config.vocabulary, task.train.targets(), replaces)
     train, validation = (_encoded(name, task.sets[name], source, target) for name in ("train", "validation"))

@@ -6,20 +6,23 @@ import logging
 import os
 import signal
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from filelock import FileLock, Timeout
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import TensorBoardLogger
-from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from rich.console import Console
+from torch.utils import deterministic
 
+from torch_ctree.data.errors import DataError
 from torch_ctree.data.order import Purpose, random_bits
-from torch_ctree.models import Seq2Seq
+from torch_ctree.models import ModelError, Seq2Seq
 from torch_ctree.training.checkpoints import CONFIG, LAST, PREVIOUS, Keeper, WholeFiles, newest
 from torch_ctree.training.configuration import SECTIONS, TrainConfig, build, read
 from torch_ctree.training.errors import TrainingError
@@ -51,7 +54,7 @@ def train(config: TrainConfig, folder: str | Path, resume: bool = False, console
     console: where to say how it goes; by default the terminal
     """
     folder = Path(folder).expanduser()
-    if _rank() == 0:
+    if _is_first(config):
         return _train(config, folder, resume, console or Console(highlight=False), first=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process is told, and ends those that help it
     with suppress(TrainingError):  # the first says the same
@@ -72,17 +75,45 @@ def _train(config: TrainConfig, folder: Path, resume: bool, console: Console, fi
     model = make_model(prepared, config.seed)
     keeper = Keeper(folder, config.optimisation.checkpoint_steps)
     trainer = _trainer(config, folder, [keeper, ProgressLine(console), Helpers()], checkpoint.get("global_step"))
-    module = Training(model, prepared, config.optimisation, config.seed)
-    if first:
-        config.save(folder / CONFIG)
-        _introduce(console, config, prepared, model, folder)
-    if _is_over(checkpoint, config):
-        keeper.load_state_dict(checkpoint["callbacks"]["Keeper"])
-        keeper.tidy()
-    else:
-        _fit(trainer, module, path)
+    with _named("optimisation"):
+        module = Training(model, prepared, config.optimisation, config.seed)
+    with _alone(folder) if first else nullcontext():
+        if first:
+            config.save(folder / CONFIG)
+            _introduce(console, config, prepared, model, folder)
+        if _is_over(checkpoint, config):
+            keeper.load_state_dict(checkpoint["callbacks"]["Keeper"])
+            keeper.tidy()
+        else:
+            _fit(trainer, module, path)
     assert keeper.best is not None
     return Finished(folder, keeper.best)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two runs in one folder would write over one another."""
+    lock = FileLock(folder / "training.lock")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise TrainingError(f"{folder}: another process is training here; name another folder (--run)") from None
+    except OSError as error:
+        raise TrainingError(f"{folder}: no folder for a run: {error.strerror}; name another (--run)") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _named(section: str) -> Iterator[None]:
+    """What is wrong with a setting begins with its name; here it gets its section."""
+    try:
+        yield
+    except (DataError, ModelError) as error:
+        raise TrainingError(f"{section}.{error}") from error
 
 
 class Helpers(pl.Callback):
@@ -90,16 +121,16 @@ class Helpers(pl.Callback):
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Before the connection to them is closed."""
-        if isinstance(launcher := trainer.strategy.launcher, _SubprocessScriptLauncher):
-            for process in launcher.procs:
-                process.kill()
-                process.wait()
-            launcher.procs.clear()  # Lightning watches these, and would kill this one too
+        processes = getattr(trainer.strategy.launcher, "procs", [])  # where Lightning has started any
+        for process in processes:
+            process.kill()
+            process.wait()
+        processes.clear()  # Lightning watches these, and would kill this one too
 
 
 def make_model(prepared: Prepared, seed: int) -> Seq2Seq:
     """A model with its first weights, which depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), _named("model"):
         torch.manual_seed(int(random_bits(Purpose.FIRST_WEIGHTS, seed).random_raw()))
         return Seq2Seq(prepared.model, prepared.source, prepared.target)
 
@@ -108,19 +139,18 @@ def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], re
     """Lightning's, which says nothing of its own."""
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    settings, several = config.trainer, config.trainer.devices * config.trainer.num_nodes > 1
+    settings = config.trainer
     on_gpu = settings.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
     if on_gpu:
         torch.set_float32_matmul_precision("high")
-    # A batch of one-word sources has no use for some of Ordered Memory's weights.
-    strategy = "ddp_find_unused_parameters_true" if several and settings.strategy == "auto" else settings.strategy
+        deterministic.fill_uninitialized_memory = False  # nothing reads it  # pyright: ignore
     purge = None if resumed_at is None else resumed_at + 1  # TensorBoard forgets what a killed run did after that
     try:
         return pl.Trainer(
             accelerator=settings.accelerator,
             devices=settings.devices,
             num_nodes=settings.num_nodes,
-            strategy=strategy,
+            strategy=settings.strategy,
             precision=settings.precision,  # pyright: ignore[reportArgumentType]
             deterministic=settings.deterministic and on_gpu,
             max_epochs=config.optimisation.max_epochs,
@@ -153,9 +183,11 @@ def _fit(trainer: pl.Trainer, module: Training, checkpoint: Path | None) -> None
         raise KeyboardInterrupt
 
 
-def _rank() -> int:
-    """Which of several processes this is; those that Lightning starts are told."""
-    return int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0)
+def _is_first(config: TrainConfig) -> bool:
+    """Whether this is the first of several processes; those that Lightning or a cluster starts are told."""
+    several = config.trainer.devices * config.trainer.num_nodes > 1
+    told_so = (os.environ.get(name) for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))
+    return not several or not any(number and int(number) for number in told_so)
 
 
 def _check_new(folder: Path) -> None:
