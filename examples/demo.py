@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torch_ctree.cli import main as ctree
 
-SOURCES = ("jump twice and walk left", "look around right thrice", "run opposite left after walk around right twice")
+SOURCES = ("jump twice and walk left", "look left twice and jump", "walk opposite left after run thrice")
 
 
 def do(*words: str) -> None:

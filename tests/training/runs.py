@@ -24,6 +24,7 @@ TIMES = {"": 1, " twice": 2, " thrice": 3}
 SMALL: dict[str, Any] = {
     "model": {"width": 8, "dropout": 0.1, "attention_dropout": 0.1},
     "optimisation": {"max_epochs": 3, "batch_size": 9, "lr": 1e-2, "checkpoint_steps": 2},
+    "trainer": {"accelerator": "cpu"},  # on a machine with a GPU too
 }
 
 # A process that has imported everything, and from which others are made in no time.

@@ -153,7 +153,7 @@ class TrainerConfig:
     devices: how many of them; each batch is divided among all
     num_nodes: machines with so many devices each
     strategy: how several devices work together; ``auto`` is data parallel
-    precision: ``32-true``, or on a GPU the faster ``bf16-mixed``, …
+    precision: ``32-true``, or mixed: ``bf16-mixed``, …
     deterministic: the same numbers again on a GPU too; a little slower there
     """
 
