@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from torch_ctree.models.attention import Attention, Memory
 from torch_ctree.models.configuration import ModelConfig
+from torch_ctree.models.decoders.beam import Beams
 from torch_ctree.models.decoders.decoder import Decoded, Decoder, chosen_depth
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
@@ -98,63 +99,21 @@ class SequenceDecoder(Decoder):
             check_count("max_length", max_length)
         longest = self.longest(depth)
         most = longest if max_length is None else min(max_length, longest)
-        B, width = len(encoding.root), max(k, self.beam)
-        wide = _repeated(encoding, width)  # beams of a sentence side by side: (B · width, …)
+        beams = Beams(len(encoding.root), max(k, self.beam), self.end, encoding.root)
+        wide = _repeated(encoding, max(k, self.beam))  # beams of a sentence side by side: (B · W, …)
         nodes, state = self.nodes(wide), self.begin(wide)
-        scores = wide.root.new_full((B, width), -math.inf)
-        scores[:, 0] = 0
-        word = torch.full((B * width,), self.end, device=scores.device)
-        said = word.new_empty(B, width, 0)
-        over = torch.zeros(B, width, dtype=torch.bool, device=scores.device)
-        lengths = torch.zeros_like(over, dtype=torch.long)
         for n in range(most):
-            state, features = self.step(state, word, nodes)
-            log_probs = self.log_probs(features, wide, nodes, n, longest)[:, 0].unflatten(0, (B, width))
-            stay = torch.full_like(log_probs, -math.inf)
-            stay[..., self.end] = 0  # a finished sentence goes on as itself
-            total = scores[..., None] + torch.where(over[..., None], stay, log_probs)
-            scores, place = total.flatten(1).topk(width)
-            parent, token = place // (self.end + 1), place % (self.end + 1)
-            state = tuple(_chosen(part, parent) for part in state)
-            over, lengths = over.gather(1, parent), lengths.gather(1, parent)
-            said = torch.cat([said.gather(1, parent[..., None].expand_as(said)), token[..., None]], -1)
-            lengths = torch.where(over | (token == self.end), lengths, n + 1)
-            over = over | (token == self.end)
-            word = token.flatten()
-            if bool(over.all()):
-                break
-        scores = self._ended(scores, over, state, word, wide, nodes, most, longest)
-        scores, order = scores.topk(k)
-        said = said.gather(1, order[..., None].expand(-1, -1, said.shape[-1])).clamp_max(self.end - 1)
-        lengths = lengths.gather(1, order).masked_fill(scores == -math.inf, 0)
-        return Decoded(said.transpose(0, 1), lengths.T, scores.T)
-
-    def _ended(
-        self,
-        scores: Tensor,
-        over: Tensor,
-        state: State,
-        word: Tensor,
-        encoding: Encoding,
-        nodes: Memory,
-        n: int,
-        longest: int,
-    ) -> Tensor:
-        """The scores (B, width) with the end of those added that had no room left for it."""
-        if bool(over.all()):
-            return scores
-        features = self.step(state, word, nodes).features
-        end = self.log_probs(features, encoding, nodes, n, longest)[:, 0, self.end].reshape(scores.shape)
-        return torch.where(over, scores, scores + end)
+            state, features = self.step(state, beams.words, nodes)
+            beams.extend(self.log_probs(features, wide, nodes, n, longest)[:, 0])
+            state = tuple(beams.follow(part) for part in state)
+            if bool(beams.over.all()):
+                return beams.best(k)
+        features = self.step(state, beams.words, nodes).features
+        beams.finish(self.log_probs(features, wide, nodes, most, longest)[:, 0, self.end])
+        return beams.best(k)
 
 
 def _repeated(encoding: Encoding, times: int) -> Encoding:
     """Every source so many times, one beside the other."""
     fields = ("root", "internal", "leaves", "contextual", "embeddings", "tokens", "mask")
     return Encoding(*(getattr(encoding, name).repeat_interleave(times, dim=0) for name in fields))
-
-
-def _chosen(part: Tensor, parent: Tensor) -> Tensor:
-    """Of a state (B · width, …), that of each beam's parent (B, width)."""
-    first = torch.arange(len(parent), device=parent.device)[:, None] * parent.shape[1]
-    return part[(first + parent).flatten()]
