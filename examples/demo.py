@@ -22,8 +22,8 @@ def do(*words: str) -> None:
 
 
 def free_folder() -> str:
-    """A run is never written over: runs/demo, or else runs/demo-2, …"""
-    names = (f"runs/demo{'' if n == 1 else f'-{n}'}" for n in count(1))
+    """A run is never written over: runs/demo-0, or else runs/demo-0.2, …"""
+    names = (f"runs/demo-0{'' if n == 1 else f'.{n}'}" for n in count(1))
     return next(name for name in names if not Path(name).exists())
 
 

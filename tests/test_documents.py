@@ -74,8 +74,8 @@ def test_the_demo_runs_in_small(tmp_path):
     settings = ["--model.width", "8", "--optimisation.batch_size", "2000", "--optimisation.max_epochs", "1"]
     printed = run(str(ROOT / "examples" / "demo.py"), *settings, cwd=tmp_path)
     assert "test: 4,182 pairs" in printed
-    assert printed.count("$ ctree decode runs/demo ") == 3
-    assert (tmp_path / "runs" / "demo" / "model.safetensors").exists()
+    assert printed.count("$ ctree decode runs/demo-0 ") == 3
+    assert (tmp_path / "runs" / "demo-0" / "model.safetensors").exists()
 
 
 def test_an_encoder_of_ones_own():

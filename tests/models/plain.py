@@ -125,8 +125,8 @@ def cell(layer: Cell, left: Vector, right: Vector) -> Vector:
     """Ordered Memory's: g₁ ⊙ left + g₂ ⊙ right + g₃ ⊙ tanh(layernorm(new)), gates a softmax per unit."""
     width = len(left)
     # One linear layer over [left; right], though it is kept in two halves.
-    weights = [a + b for a, b in zip(numbers(layer.left.weight), numbers(layer.right.weight), strict=True)]
-    hidden = relu(add([dot(row, left + right) for row in weights], numbers(layer.left.bias)))
+    weights = [a + b for a, b in zip(numbers(layer.from_node.weight), numbers(layer.from_memory.weight), strict=True)]
+    hidden = relu(add([dot(row, left + right) for row in weights], numbers(layer.from_node.bias)))
     out = linear(layer.out, hidden)
     new = activation(layer.activation, out[3 * width :])
     result = []

@@ -39,7 +39,9 @@ def test_bad_values_are_told_in_one_line(name, value, expected):
     [
         ModelConfig(),
         ModelConfig(depth=0, dropout=0, attention_dropout=0.0),
-        ModelConfig("birnn", "lstm", "mlp", "none", 16, 3, 2, 1, 2, 8, 0.5, 0, {"heads": 2, "deep": {"er": [1, 2]}}),
+        ModelConfig(
+            "birnn", "lstm", "mlp", "none", 16, 3, 2, 1, 2, 8, 0.5, 0, "root", {"heads": 2, "deep": {"er": [1, 2]}}
+        ),
     ],
 )
 def test_there_and_back(config):

@@ -40,7 +40,7 @@ def test_in_training_too(settings):
         "decoder.production.first.bias",
         "decoder.attention.query.1.weight",
         "decoder.output.words",
-        "encoder.cell.right.weight",
+        "encoder.cell.from_memory.weight",
         "encoder.embedding.weight",
     ],
 )

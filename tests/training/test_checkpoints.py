@@ -67,7 +67,7 @@ def test_killed_before_a_file_gets_its_name(tmp_path, place, two_epochs, n):
     """Between any two steps of what is written, the unfinished file still there."""
     folder, config = tmp_path / "run", settings(place, optimisation={"max_epochs": 2})
     process = start(killed_before_renaming, config, folder, n)
-    process.join(60)
+    process.join(600)
     assert process.exitcode == -signal.SIGKILL
     unfinished = [path.name.rpartition(".")[0] for path in folder.glob(".*")]
     assert unfinished == ([] if RENAMED[n] in (LAST, PREVIOUS) else [f".{RENAMED[n]}"])
@@ -173,7 +173,7 @@ def test_a_full_disk(tmp_path, place, uninterrupted):
     for most, name in ((500, "config.yaml"), (10_000, "model.safetensors"), (50_000, NEW)):
         began = ["--resume"] if (folder / "config.yaml").exists() else flags(config)
         process = start(command, [*arguments, *began], output, most)
-        process.join(60)
+        process.join(600)
         assert process.exitcode == 2
         *_, said = output.read_text().splitlines()
         assert said.startswith(f"ctree: {folder / name}: cannot be written: File too large")
@@ -181,7 +181,7 @@ def test_a_full_disk(tmp_path, place, uninterrupted):
             assert said.endswith(f"make room, then go on with 'ctree train --resume --run {folder}'")
         assert not (folder / NEW).exists()
     process = start(command, [*arguments, "--resume"], output)
-    process.join(60)
+    process.join(600)
     assert process.exitcode == 0
     assert outcome(folder) == uninterrupted
 
@@ -190,7 +190,7 @@ def test_a_disk_that_fills_up_later(half, place, uninterrupted):
     kept = {name: (half / name).read_bytes() for name in (LAST, PREVIOUS, METRICS, "model.safetensors")}
     output = half.parent / "said"
     process = start(command, ["train", "--run", str(half), "--resume", "--optimisation.max_epochs=3"], output, 50_000)
-    process.join(60)
+    process.join(600)
     assert process.exitcode == 2
     assert f"{half / NEW}: cannot be written: File too large" in output.read_text().splitlines()[-1]
     assert "Traceback" not in output.read_text()

@@ -189,3 +189,13 @@ def test_the_defaults_are_the_papers():
     settings = OptimisationConfig()
     assert (settings.lr, settings.beta1, settings.beta2, settings.eps) == (3e-4, 0, 0.999, 1e-9)
     assert (settings.patience, settings.factor, settings.min_lr, settings.gradient_norm) == (1, 0.5, 1e-5, 1)
+
+
+def test_the_defaults_are_the_papers_settings_for_scan():
+    config = TrainConfig()
+    assert config.optimisation == OptimisationConfig(
+        lr=3e-4, beta1=0, beta2=0.999, eps=1e-9, weight_decay=0, batch_size=100, gradient_norm=1, max_epochs=50,
+        patience=1, factor=0.5, min_lr=1e-5,
+    )  # fmt: skip
+    model = config.model
+    assert (model.width, model.slots, model.layers, model.dropout, model.attention_dropout) == (128, 5, 5, 0.1, 0.6)

@@ -46,7 +46,7 @@ def both(place: Path, *arguments: str) -> tuple[list[int | None], list[list[str]
     outputs = [place / f"said by {rank}" for rank in range(2)]
     processes = [start(helped, rank, port, ["train", *arguments, *TOGETHER], outputs[rank]) for rank in range(2)]
     for process in processes:
-        process.join(60)
+        process.join(600)
     return [process.exitcode for process in processes], [output.read_text().splitlines() for output in outputs]
 
 
@@ -109,7 +109,7 @@ def test_interrupted(tmp_path, place):
         assert time.monotonic() < end
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    said = process.communicate(timeout=60)[0].splitlines()  # until both have closed their output
+    said = process.communicate(timeout=600)[0].splitlines()  # until both have closed their output
     assert process.returncode == 130
     *epochs, last = said[3:]
     assert {line.split()[0] for line in epochs} <= {"epoch"}

@@ -200,7 +200,7 @@ def test_interrupted(tmp_path, place):
         assert time.monotonic() < end
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGINT)
-    process.join(60)
+    process.join(600)
     said = output.read_text()
     assert process.exitcode == 130
     assert said.splitlines()[-1] == f"stopped; go on with: ctree train --resume --run {folder}"
@@ -210,7 +210,7 @@ def test_interrupted(tmp_path, place):
     for new in (1, 0):  # the second time, it is over
         as_it_says = said.splitlines()[-1].partition("ctree ")[2].split()
         process = start(command, [*as_it_says, f"--optimisation.max_epochs={epochs}"], output)
-        process.join(60)
+        process.join(600)
         assert process.exitcode == 0
         assert output.read_text().count("\nepoch ") == new
         assert output.read_text().splitlines()[-2].startswith("best: epoch ")

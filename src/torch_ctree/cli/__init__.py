@@ -15,7 +15,7 @@ import torch
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
-from torch_ctree.cli import data, train, using
+from torch_ctree.cli import data, decode, evaluate, train
 from torch_ctree.cli.arguments import Command, add_arguments, add_settings, by_place, settings, summary, values
 from torch_ctree.cli.train import translated
 from torch_ctree.data import TASKS, DataError, Task, load
@@ -25,9 +25,9 @@ from torch_ctree.training.configuration import SECTIONS
 
 COMMANDS: dict[str, Command] = {
     "train": train.train,
-    "evaluate": using.evaluate,
-    "decode": using.decode,
-    "parse": using.parse,
+    "evaluate": evaluate.evaluate,
+    "decode": decode.decode,
+    "parse": decode.parse,
 }
 """What comes after ``ctree``: plain functions by name. What ``train`` takes as settings are flags of their own."""
 ROOMS = {"data": data}
@@ -94,7 +94,7 @@ def fail(message: str) -> NoReturn:
 
 def parser() -> Parser:
     """Every command with its arguments."""
-    top = Parser(prog="ctree", description="Latent binary trees: data, models, experiments.")
+    top = Parser(prog="ctree", description="Latent binary trees: data, models, training.")
     words = top.add_subcommands(dest="command", metavar="COMMAND")
     for name, function in COMMANDS.items():
         _add(words, "ctree", name, function)

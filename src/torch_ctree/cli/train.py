@@ -14,7 +14,7 @@ from torch_ctree import training
 from torch_ctree.cli.console import console, say
 from torch_ctree.data.errors import place
 from torch_ctree.training import TrainConfig, TrainingError
-from torch_ctree.training.configuration import SECTIONS, parsed
+from torch_ctree.training.configuration import CONFIG, SECTIONS, parsed
 from torch_ctree.training.presets import about
 
 RUNS = Path("runs")
@@ -68,7 +68,7 @@ def _layers(preset: str | None, config: str | None, run: str | None) -> list[dic
     files = [training.preset(preset)] if preset else []
     files += [place(config)] if config else []
     if not files and run:
-        files = [place(run) / "config.yaml"]
+        files = [place(run) / CONFIG]
         if not files[0].is_file():
             raise TrainingError(f"{run}: no run here to go on with; train it without --resume")
     return [training.read(file) for file in files]
@@ -94,7 +94,7 @@ def _train(config: TrainConfig, folder: Path, resume: bool) -> None:
     try:
         best = run(config, folder, resume, terminal).best
     except KeyboardInterrupt:
-        has_begun = (folder / "config.yaml").exists()
+        has_begun = (folder / CONFIG).exists()
         say(terminal, f"stopped; go on with: ctree train --resume --run {quoted}" if has_begun else "stopped")
         raise
     accuracy = f"validation accuracy {best['validation_accuracy']:.2%}"

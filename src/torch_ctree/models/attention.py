@@ -8,7 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from torch_ctree.models.configuration import Context
 from torch_ctree.models.dropout import Dropout
+from torch_ctree.models.encoders import Encoding
 
 
 class Memory(NamedTuple):
@@ -34,6 +36,13 @@ class Attention(nn.Module):
     def memory(self, keys: Tensor, values: Tensor, mask: Tensor) -> Memory:
         """Project keys once, for all the queries that come: keys, values (B, P, H), mask (B, P)."""
         return Memory(self.key(keys).transpose(1, 2), values, mask[:, None])
+
+    def over(self, encoding: Encoding, context: Context) -> Memory:
+        """What contexts come from: all nodes of the source; or its root alone, and then the context is the root."""
+        if context == "nodes":
+            return self.memory(encoding.nodes, encoding.nodes, encoding.nodes_mask)
+        root = encoding.root[:, None]
+        return self.memory(root, root, torch.ones_like(root[..., 0], dtype=torch.bool))
 
     def forward(self, states: Tensor, memory: Memory) -> Tensor:
         """states (B, Q, H) → what each attends to, (B, Q, H)"""

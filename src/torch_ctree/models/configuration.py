@@ -10,6 +10,7 @@ from torch_ctree.models.errors import ModelError
 
 Contextualiser = Literal["bidirectional", "forward", "none"]
 OutputLayer = Literal["mlp", "lexical-attention"]
+Context = Literal["nodes", "root"]
 
 DEEPEST = 20
 """2^20 words and twice as many vertices: more is a slip of the finger."""
@@ -34,6 +35,8 @@ class ModelConfig:
     beam: how many beginnings the search of a sequential decoder keeps; a tree is searched exactly
     dropout: everywhere but in attention
     attention_dropout: of the queries and keys of attention
+    context: what a vertex or word sees of the source besides its state: attention over all its ``nodes``, or, without
+        attention, its ``root``
     options: settings of encoders and decoders of your own
     """
 
@@ -49,6 +52,7 @@ class ModelConfig:
     beam: int = 1
     dropout: float = 0.1
     attention_dropout: float = 0.6
+    context: Context = "nodes"
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -56,7 +60,7 @@ class ModelConfig:
         for name in ("encoder", "decoder"):
             if not isinstance(getattr(self, name), str):
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected a name")
-        for name, choices in (("output", OutputLayer), ("contextualiser", Contextualiser)):
+        for name, choices in (("output", OutputLayer), ("contextualiser", Contextualiser), ("context", Context)):
             if getattr(self, name) not in get_args(choices):
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected {' or '.join(get_args(choices))}")
         for name in ("width", "slots", "layers", "decoder_layers", "beam"):

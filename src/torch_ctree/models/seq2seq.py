@@ -70,19 +70,24 @@ class Seq2Seq(nn.Module):
         """What training makes small: the mean of ``losses`` over the pairs."""
         return self.losses(batch).sum() / batch.real.sum()
 
+    @torch.no_grad()
     def decode(self, batch: Batch, max_length: int | None = None, depth: int | None = None) -> Decoded:
         """The best answer to each source, (B, …); from a tree decoder it is exact.
 
         max_length: of words in an answer
         depth: of the tree, which may be another than in training
         """
-        best = self.decoder.topk(self.encode(batch), 1, max_length, depth)
-        derivation = None if best.derivation is None else best.derivation[0]
-        return Decoded(best.tokens[0], best.lengths[0], best.log_prob[0], derivation)
+        return self.decoder.topk(self.encode(batch), 1, max_length, depth)[0]
 
+    @torch.no_grad()
     def topk(self, batch: Batch, k: int, depth: int | None = None) -> Decoded:
         """The k best answers to each source, best first, (k, B, …)."""
         return self.decoder.topk(self.encode(batch), k, None, depth)
+
+    @torch.no_grad()
+    def examine(self, batch: Batch) -> tuple[Decoded, Tensor]:
+        """``decode`` and ``score`` from one reading of the sources."""
+        return self.decoder.examine(self.encode(batch), batch.target, batch.target_lengths)
 
     def distribution(self, batch: Batch, depth: int | None = None) -> LatentTree:
         """The distribution over (target, tree) pairs for each source, of a tree decoder."""
@@ -109,8 +114,13 @@ class Seq2Seq(nn.Module):
 
     def answer(self, source: str, k: int = 1, depth: int | None = None) -> list[Answer]:
         """The k best answers to a source, best first; fewer where there are not so many."""
-        best = self.topk(self.batch([source]), k, depth)
-        return [answer for rank in range(k) if (answer := self.spelled(best, (rank, 0))) is not None]
+        return self.answers([source], k, depth)[0]
+
+    def answers(self, sources: Sequence[str], k: int = 1, depth: int | None = None) -> list[list[Answer]]:
+        """The k best answers to each of several sources, at once."""
+        best = self.topk(self.batch(sources), k, depth)
+        found = ([self.spelled(best, (rank, n)) for rank in range(k)] for n in range(len(sources)))
+        return [[answer for answer in some if answer is not None] for some in found]
 
     def parse(self, source: str, target: str, depth: int | None = None) -> TreePosterior:
         """The trees of a target given its source."""

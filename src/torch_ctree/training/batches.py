@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
-
-from torch.nn.functional import pad
 
 from torch_ctree.data import Batch, Epoch
 
@@ -26,7 +23,8 @@ class Loader:
         """The batches that have not been given."""
         for batch in self.epoch[self.given :]:
             self.given += 1
-            yield batch if self.processes == 1 else _widened(batch.share(self.rank, self.processes))
+            yield batch if self.processes == 1 else batch.share(self.rank, self.processes)
+        self.given = 0  # whoever asks again gets all of it
 
     def state_dict(self) -> dict[str, Any]:
         """How far it is."""
@@ -35,12 +33,3 @@ class Loader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there; at its end, an epoch is over."""
         self.given = state["given"] % max(1, len(self.epoch))
-
-
-def _widened(batch: Batch) -> Batch:
-    """With room for two words in a source.
-
-    Ordered Memory has weights that one word alone does not use, and processes that wait for one another must have a
-    gradient for all of them, if only zero.
-    """
-    return batch if batch.source.shape[1] > 1 else replace(batch, source=pad(batch.source, (0, 1)))

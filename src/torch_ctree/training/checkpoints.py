@@ -18,11 +18,12 @@ from torch_ctree.data.disk import write
 from torch_ctree.data.errors import DataError
 from torch_ctree.models import ModelError
 from torch_ctree.models.pretrained import FILES
+from torch_ctree.training.configuration import CONFIG
 from torch_ctree.training.errors import TrainingError
 from torch_ctree.training.module import Training
 
 LAST, NEW, PREVIOUS = "last.ckpt", "last.new", "previous.ckpt"
-METRICS, CONFIG = "metrics.csv", "config.yaml"
+METRICS = "metrics.csv"
 
 
 @contextmanager

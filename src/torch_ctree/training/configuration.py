@@ -153,7 +153,7 @@ class TrainerConfig:
     devices: how many of them; each batch is divided among all
     num_nodes: machines with so many devices each
     strategy: how several devices work together; ``auto`` is data parallel
-    precision: ``32-true``, or mixed: ``bf16-mixed``, …
+    precision: ``32-true`` (which multiplies in TF32 on a GPU), or the network in bfloat16 or float16
     deterministic: the same numbers again on a GPU too; a little slower there
     """
 
@@ -161,7 +161,7 @@ class TrainerConfig:
     devices: int = 1
     num_nodes: int = 1
     strategy: str = "auto"
-    precision: str = "32-true"
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     deterministic: bool = True
 
     def __post_init__(self) -> None:
@@ -198,6 +198,8 @@ class TrainConfig:
         write(path, yaml.safe_dump(asdict(self), sort_keys=False, allow_unicode=True))
 
 
+CONFIG = "config.yaml"
+"""The file with the settings of a run, in its folder."""
 SECTIONS: dict[str, type] = {
     setting.name: kind
     for setting in fields(TrainConfig)

@@ -10,7 +10,7 @@ import lightning.pytorch as pl
 import torch
 from torch import Tensor
 
-from torch_ctree.data import Batch, Batches
+from torch_ctree.data import Batch, Batches, Vocabulary
 from torch_ctree.data.order import Purpose, random_bits
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training.batches import Loader
@@ -56,6 +56,7 @@ class Training(pl.LightningModule):
         size, tokens = config.batch_size, config.max_tokens
         self.batches = Batches(prepared.train, batch_size=size, max_tokens=tokens, seed=seed)
         self.validation = Batches(prepared.validation, batch_size=size, max_tokens=tokens, bucketed=True, shuffle=False)
+        self.digest = prepared.digest()
         self.plateau = Plateau(config.patience)
         self.totals: dict[str, Tensor] = {}
         self.metrics: dict[str, float] = {}
@@ -87,7 +88,9 @@ class Training(pl.LightningModule):
         if self.trainer.world_size == 1:
             return losses.sum() / pairs
         everyone = self.trainer.strategy.reduce(pairs.clone(), reduce_op="sum")
-        return losses.sum() * self.trainer.world_size / everyone
+        # Processes wait for one another's gradients: each must have one of every weight, if only zero.
+        nothing = sum(0 * parameter.sum() for parameter in self.parameters())
+        return losses.sum() * self.trainer.world_size / everyone + nothing
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         """Now and then, for TensorBoard: a GPU has to wait for it."""
@@ -106,9 +109,17 @@ class Training(pl.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """How many answers are just right, and how probable the true ones are."""
-        right = self.model.decode(batch).matches(batch.target, batch.target_lengths) & batch.real
-        losses = self.model.losses(batch)
+        answers, scores = self.model.examine(batch)
+        right = answers.matches(batch.target, batch.target_lengths) & batch.real & ~self._has_unknown(batch)
+        losses = torch.where(batch.real, -scores / batch.target_lengths, 0)
         self._add(validation_right=right.sum(), validation_loss=losses.sum(), validation_pairs=batch.real.sum())
+
+    def _has_unknown(self, batch: Batch) -> Tensor:
+        """(B,): whether a target has a word that is not in the vocabulary, and that no answer can say."""
+        words = self.model.target
+        if not isinstance(words, Vocabulary) or words.unknown is None:
+            return torch.zeros_like(batch.real)
+        return ((batch.target == words.encode(words.unknown)[0]) & batch.target_mask).any(1)
 
     def on_validation_epoch_end(self) -> None:
         """Sum up the epoch, and choose the learning rate of the next."""
@@ -125,8 +136,8 @@ class Training(pl.LightningModule):
         }
         if isnan(self.metrics["train_loss"] + self.metrics["validation_loss"]):
             raise TrainingError(
-                f"epoch {self.current_epoch + 1}: the loss is not a number any more; lower --optimisation.lr "
-                f"(now {self.config.lr:g}), or --optimisation.gradient_norm"
+                f"epoch {self.current_epoch + 1}: the loss is not a number any more; train anew with another --run and "
+                f"a lower --optimisation.lr (now {self.config.lr:g}) or --optimisation.gradient_norm"
             )
         if self.logger is not None:
             self.logger.log_metrics(self.metrics, self.global_step)
@@ -160,7 +171,12 @@ class Training(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """What Lightning does not know of."""
         totals = self._everyones_totals()
-        checkpoint["torch_ctree"] = {"plateau": asdict(self.plateau), "totals": totals, "metrics": self.metrics}
+        checkpoint["torch_ctree"] = {
+            "plateau": asdict(self.plateau),
+            "totals": totals,
+            "metrics": self.metrics,
+            "digest": self.digest,
+        }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on from there."""

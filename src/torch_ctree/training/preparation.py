@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 import numpy as np
 
@@ -31,6 +32,14 @@ class Prepared:
     """With its depth chosen."""
     remarks: list[str]
     """What was chosen, in words."""
+
+    def digest(self) -> str:
+        """Another one wherever pairs, words or the depth are others."""
+        words = ["\n".join(side[n] for n in range(len(side))) for side in (self.source, self.target)]
+        sides = [side for pairs in (self.train, self.validation) for side in (pairs.source, pairs.target)]
+        numbers = [array.tobytes() for side in sides for array in (side.tokens, side.ends)]
+        parts = [str(self.model.depth).encode(), *(text.encode() for text in words), *numbers]
+        return sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
 
 
 def prepare(config: TrainConfig, task: Task) -> Prepared:

@@ -64,7 +64,7 @@ class ProgressLine(pl.Callback):
         whole, done = steps * epochs, steps * trainer.current_epoch + batch_idx + 1
         left = (now - self.began) / (batch_idx + 1 - self.first) * (whole - done)
         loss = float(outputs["loss"] if isinstance(outputs, dict) else outputs)
-        said = f"loss {loss:.4f}{self.accuracy}  {self._speed():,.0f} pairs/s  at most {_clock(left)} left"
+        said = f"loss {loss:.4f}{self.accuracy}  {self._speed():,.0f} pairs/s  about {_clock(left)} left"
         self.bar.update(self.task, total=whole, completed=done, now=said)
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,20 @@ from torch.utils import deterministic
 from torch_ctree.data.errors import DataError
 from torch_ctree.data.order import Purpose, random_bits
 from torch_ctree.models import ModelError, Seq2Seq
-from torch_ctree.training.checkpoints import CONFIG, LAST, PREVIOUS, Keeper, WholeFiles, newest
-from torch_ctree.training.configuration import SECTIONS, TrainConfig, build, read
+from torch_ctree.models.pretrained import WEIGHTS
+from torch_ctree.training.checkpoints import LAST, NEW, PREVIOUS, Keeper, WholeFiles, newest
+from torch_ctree.training.configuration import CONFIG, SECTIONS, TrainConfig, build, read
 from torch_ctree.training.errors import TrainingError
 from torch_ctree.training.module import Training
 from torch_ctree.training.preparation import Prepared, prepare
 from torch_ctree.training.progress import ProgressLine
 
-MAY_CHANGE = ("trainer", "optimisation.max_epochs", "optimisation.checkpoint_steps")
-"""What may differ when a run goes on: it changes where it computes and when it ends, not what is computed."""
+MAY_CHANGE = (
+    *(f"trainer.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy", "deterministic")),
+    "optimisation.max_epochs",
+    "optimisation.checkpoint_steps",
+)
+"""What may differ when a run goes on: where it computes, and when it ends."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +68,28 @@ def train(config: TrainConfig, folder: str | Path, resume: bool = False, console
 
 
 def _train(config: TrainConfig, folder: Path, resume: bool, console: Console, first: bool) -> Finished:
-    checkpoint: dict[str, Any] = {}
-    path = None
-    if resume:
-        _check_same(config, folder)
-        path, checkpoint = newest(folder, lambda line: console.print(line, soft_wrap=True, markup=False))
-    elif first:
-        _check_new(folder)
-    config = replace(config, data=config.data.absolute())
-    prepared = prepare(config, config.data.load())
-    model = make_model(prepared, config.seed)
-    keeper = Keeper(folder, config.optimisation.checkpoint_steps)
-    trainer = _trainer(config, folder, [keeper, ProgressLine(console), Helpers()], checkpoint.get("global_step"))
-    with _named("optimisation"):
-        module = Training(model, prepared, config.optimisation, config.seed)
-    with _alone(folder) if first else nullcontext():
+    with ExitStack() as stack:
+        path, checkpoint = None, {}
+        if resume:
+            _check_same(config, folder)
+            if first:
+                stack.enter_context(_alone(folder))
+            path, checkpoint = newest(folder, lambda line: console.print(line, soft_wrap=True, markup=False))
+        elif first:
+            _check_new(folder)
+        config = replace(config, data=config.data.absolute())
+        prepared = prepare(config, config.data.load())
+        if checkpoint and checkpoint["torch_ctree"]["digest"] != prepared.digest():
+            raise TrainingError(f"{folder}: the data have changed since the run began; train anew with another --run")
+        model = make_model(prepared, config.seed)
+        keeper = Keeper(folder, config.optimisation.checkpoint_steps)
+        stack.enter_context(_gpu())
+        trainer = _trainer(config, folder, [keeper, ProgressLine(console), Helpers()], checkpoint.get("global_step"))
+        with _named("optimisation"):
+            module = Training(model, prepared, config.optimisation, config.seed)
         if first:
+            if not resume:
+                stack.enter_context(_alone(folder))
             config.save(folder / CONFIG)
             _introduce(console, config, prepared, model, folder)
         if _is_over(checkpoint, config):
@@ -88,6 +99,22 @@ def _train(config: TrainConfig, folder: Path, resume: bool, console: Console, fi
             _fit(trainer, module, path)
     assert keeper.best is not None
     return Finished(folder, keeper.best)
+
+
+@contextmanager
+def _gpu() -> Iterator[None]:
+    """What torch computes with on a GPU, as it was before afterwards."""
+    precision = torch.get_float32_matmul_precision()
+    fill = deterministic.fill_uninitialized_memory  # pyright: ignore
+    exact = torch.are_deterministic_algorithms_enabled()
+    torch.set_float32_matmul_precision("high")  # TF32
+    deterministic.fill_uninitialized_memory = False  # nothing reads it  # pyright: ignore
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        deterministic.fill_uninitialized_memory = fill  # pyright: ignore
+        torch.use_deterministic_algorithms(exact)
 
 
 @contextmanager
@@ -141,9 +168,6 @@ def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], re
         logging.getLogger(name).setLevel(logging.WARNING)
     settings = config.trainer
     on_gpu = settings.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
-    if on_gpu:
-        torch.set_float32_matmul_precision("high")
-        deterministic.fill_uninitialized_memory = False  # nothing reads it  # pyright: ignore
     purge = None if resumed_at is None else resumed_at + 1  # TensorBoard forgets what a killed run did after that
     try:
         return pl.Trainer(
@@ -192,7 +216,7 @@ def _is_first(config: TrainConfig) -> bool:
 
 def _check_new(folder: Path) -> None:
     """Never write over a run."""
-    if any((folder / name).exists() for name in (CONFIG, LAST, PREVIOUS)):
+    if any((folder / name).exists() for name in (LAST, NEW, PREVIOUS, WEIGHTS)):
         raise TrainingError(
             f"{folder}: there is a run already; go on with it (--resume), or name another folder (--run)"
         )

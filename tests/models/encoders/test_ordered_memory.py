@@ -121,7 +121,7 @@ def test_the_two_halves_of_the_cell_start_as_one_layer_would():
     width = 64
     cell = OrderedMemory(ModelConfig(width=width), 3).cell
     assert isinstance(cell, Cell)
-    for half in (cell.left.weight, cell.right.weight):
+    for half in (cell.from_node.weight, cell.from_memory.weight):
         assert 0.99 / math.sqrt(2 * width) < half.abs().max().item() <= 1 / math.sqrt(2 * width)
 
 

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from torch_ctree.models.activation import Activation
 from torch_ctree.models.attention import Attention
-from torch_ctree.models.configuration import ModelConfig
+from torch_ctree.models.configuration import Context, ModelConfig
 from torch_ctree.models.decoders.decoder import Decoded, Decoder, chosen_depth
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
+from torch_ctree.models.errors import ModelError
 from torch_ctree.models.output import Scores, output_layer
 from torch_ctree.models.production import Production
 from torch_ctree.trees import Derivation, Emission, LatentTree, LinearEmission, TokenLogits
@@ -38,6 +39,7 @@ class CTree(Decoder):
         super().__init__()
         width = config.width
         self.depth = config.depth
+        self.context: Context = config.context
         self.activation = Activation(width)
         self.root = nn.Linear(width, width)
         self.attention = Attention(width, config.attention_dropout)
@@ -55,7 +57,7 @@ class CTree(Decoder):
 
     def expand(self, encoding: Encoding, depth: int) -> Expansion:
         """Grow the complete tree from the source's root."""
-        nodes = self.attention.memory(encoding.nodes, encoding.nodes, encoding.nodes_mask)
+        nodes = self.attention.over(encoding, self.context)
         state = self.activation(self.root(encoding.root))[:, None]  # (B, 1, H)
         context = encoding.root[:, None]
         states, contexts, leaf_logits = [state], [context], []
@@ -81,10 +83,19 @@ class CTree(Decoder):
 
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
         """The k best (target, tree) pairs, exactly: (k, B, …). max_length: only for k = 1"""
+        if k > 1 and max_length is not None:
+            raise ModelError(f"max_length: got {max_length} for the {k} best; expected it for the best answer alone")
         with torch.no_grad():
             dist = self.distribution(encoding, depth)
             best = _stacked(dist.argmax(max_length)) if k == 1 else dist.topk(k)
         return Decoded(best.tokens, best.lengths, best.log_prob, best)
+
+    def examine(self, encoding: Encoding, tokens: Tensor, lengths: Tensor) -> tuple[Decoded, Tensor]:
+        """Both from one tree."""
+        with torch.no_grad():
+            dist = self.distribution(encoding)
+            best = dist.argmax()
+            return Decoded(best.tokens, best.lengths, best.log_prob, best), dist.log_prob(tokens, lengths)
 
 
 def _emission(scores: Scores) -> Emission:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,11 @@ class Decoded:
     """(*batch,): of the answer, for a tree decoder together with its tree; −inf where there is no answer."""
     derivation: Derivation | None = None
     """The same answers with their trees, from a tree decoder."""
+
+    def __getitem__(self, index: Any) -> Decoded:
+        """The answers at an index of the batch dimensions, as for a tensor."""
+        derivation = None if self.derivation is None else self.derivation[index]
+        return Decoded(self.tokens[index], self.lengths[index], self.log_prob[index], derivation)
 
     def matches(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Where the answer is just this sentence: tokens (*batch, N), lengths (*batch,) → (*batch,)"""
@@ -49,6 +55,11 @@ class Decoder(nn.Module, ABC):
     @abstractmethod
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
         """The k best answers, best first: (k, B, …); not differentiable."""
+
+    @torch.no_grad()
+    def examine(self, encoding: Encoding, tokens: Tensor, lengths: Tensor) -> tuple[Decoded, Tensor]:
+        """The best answers, (B, …), and log p(target | source), (B,): what validation asks for."""
+        return self.topk(encoding, 1)[0], self.score(encoding, tokens, lengths)
 
 
 def chosen_depth(depth: int | None, default: int | None) -> int:

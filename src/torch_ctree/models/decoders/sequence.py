@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from torch_ctree.models.attention import Attention, Memory
-from torch_ctree.models.configuration import ModelConfig
+from torch_ctree.models.configuration import Context, ModelConfig
 from torch_ctree.models.decoders.beam import Beams
 from torch_ctree.models.decoders.decoder import Decoded, Decoder, chosen_depth
 from torch_ctree.models.dropout import Dropout
@@ -41,6 +41,7 @@ class SequenceDecoder(Decoder):
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()
         self.depth, self.beam, self.end = config.depth, config.beam, words
+        self.context: Context = config.context
         self.embedding = nn.Embedding(words + 1, config.width)
         self.attention = Attention(config.width, config.attention_dropout)
         self.output = output_layer(config, words + 1, source_words, self.attention)
@@ -64,7 +65,7 @@ class SequenceDecoder(Decoder):
 
     def nodes(self, encoding: Encoding) -> Memory:
         """What a state attends to."""
-        return self.attention.memory(encoding.nodes, encoding.nodes, encoding.nodes_mask)
+        return self.attention.over(encoding, self.context)
 
     def longest(self, depth: int | None) -> int:
         """2^depth words."""

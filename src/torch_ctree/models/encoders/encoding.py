@@ -16,15 +16,15 @@ class Encoding:
     """
 
     root: Tensor
-    """(B, H): the whole source."""
+    """(B, H): the whole source; the paper's ρ."""
     internal: Tensor
-    """(B, S, M, H): the inner nodes and the leaves; at each token M memory slots."""
+    """(B, S, M, H): the inner nodes and the leaves; at each token M memory slots; ι."""
     leaves: Tensor
-    """(B, S, H): what the memory read."""
+    """(B, S, H): what the memory read; ℓ."""
     contextual: Tensor
-    """(B, S, H): embeddings in context."""
+    """(B, S, H): embeddings in context; ce."""
     embeddings: Tensor
-    """(B, S, H): embeddings, each of its word alone."""
+    """(B, S, H): embeddings, each of its word alone; e."""
     tokens: Tensor
     """(B, S): the source itself."""
     mask: Tensor

@@ -16,33 +16,33 @@ from torch_ctree.models.encoders.recurrence import at_end, real
 
 
 class Cell(nn.Module):
-    """Puts two nodes together: cell(left, right) = g₁ ⊙ left + g₂ ⊙ right + g₃ ⊙ tanh(layernorm(new)).
+    """Joins a node with what the memory has: g₁ ⊙ node + g₂ ⊙ memory + g₃ ⊙ tanh(layernorm(new)).
 
-    The gates are a softmax per unit; gates and candidate come from a two-layer network. Its first layer is kept in two
-    halves, because the right parts of all slots are known before the left ones, which follow from one another.
+    The gates are a softmax per unit; gates and candidate come from a two-layer network over [node; memory]. Its first
+    layer is kept in two halves: the memory of all slots is known before the nodes, which follow from one another.
     """
 
     def __init__(self, width: int, dropout: float, activation: Activation) -> None:
         super().__init__()
         whole = nn.Linear(2 * width, 4 * width)  # made as one, so that it starts as one would
-        self.left, self.right = nn.Linear(width, 4 * width), nn.Linear(width, 4 * width, bias=False)
+        self.from_node, self.from_memory = nn.Linear(width, 4 * width), nn.Linear(width, 4 * width, bias=False)
         with torch.no_grad():
-            self.left.weight.copy_(whole.weight[:, :width])
-            self.right.weight.copy_(whole.weight[:, width:])
-            self.left.bias.copy_(whole.bias)
+            self.from_node.weight.copy_(whole.weight[:, :width])
+            self.from_memory.weight.copy_(whole.weight[:, width:])
+            self.from_node.bias.copy_(whole.bias)
         self.out = nn.Linear(4 * width, 4 * width)
         self.dropout = Dropout(dropout)
         self.activation = activation
 
-    def prepared(self, right: Tensor) -> Tensor:
-        """(…, H) → (…, 4H): what ``forward`` needs of the right parts, for all of them at once."""
-        return self.right(self.dropout(right))
+    def prepared(self, memory: Tensor) -> Tensor:
+        """(…, H) → (…, 4H): what ``forward`` needs of the memory, for all slots at once."""
+        return self.from_memory(self.dropout(memory))
 
-    def forward(self, left: Tensor, right: Tensor, prepared: Tensor) -> Tensor:
-        """left, right (B, H), prepared (B, 4H) → (B, H)"""
-        hidden = torch.relu(self.left(self.dropout(left)) + prepared)
+    def forward(self, node: Tensor, memory: Tensor, prepared: Tensor) -> Tensor:
+        """node, memory (B, H), prepared (B, 4H) → (B, H)"""
+        hidden = torch.relu(self.from_node(self.dropout(node)) + prepared)
         gates, new = self.out(self.dropout(hidden)).unflatten(-1, (4, -1)).split([3, 1], -2)  # (B, 3, H), (B, 1, H)
-        parts = torch.stack([left, right, self.activation(new[..., 0, :])], -2)  # (B, 3, H)
+        parts = torch.stack([node, memory, self.activation(new[..., 0, :])], -2)  # (B, 3, H)
         return (gates.softmax(-2) * parts).sum(-2)
 
 

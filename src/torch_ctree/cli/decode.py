@@ -1,0 +1,181 @@
+"""``ctree decode`` and ``ctree parse``: what a trained model answers, and the trees it sees."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from torch_ctree.cli.console import console, drawn, say, visible
+from torch_ctree.cli.runs import check_count, finite, open_model
+from torch_ctree.data import DataError, Vocabulary
+from torch_ctree.data.errors import place, shown
+from torch_ctree.evaluation.evaluating import in_brackets
+from torch_ctree.models import Answer, ModelError, Seq2Seq
+
+MOST = 1000
+"""Answers or trees for one sentence, at most."""
+AT_ONCE = 50
+"""Sources of a file that are answered together."""
+
+
+def decode(
+    run: str,
+    text: str | None = None,
+    /,
+    *,
+    file: str | None = None,
+    topk: int = 1,
+    depth: int | None = None,
+    json_: bool = False,
+    device: str = "auto",
+) -> None:
+    """Answer a source with a trained model, and show the tree.
+
+    run: the folder of a run, or hf:owner/name on the Hugging Face Hub
+    text: a source
+    file: a file of sources, one a line, in place of one; - is the standard input
+    topk: how many answers, best first
+    depth: of the tree, which may be another than in training
+    json_: one JSON object a line, for programs
+    device: cpu, cuda, …
+    """
+    check_count("topk", topk, MOST)
+    if (text is None) == (file is None):
+        raise ModelError("decode: expected one source, such as 'jump twice', or --file with many")
+    model, terminal = open_model(run, device), console()
+    sources = iter([("source", text)] if text is not None else _lines(str(file)))
+    while some := list(islice(sources, AT_ONCE)):
+        for where, source in some:
+            _check_source(where, source, model)
+        for (_, source), answers in zip(some, model.answers([source for _, source in some], topk, depth), strict=True):
+            if json_:
+                _print_json({"source": source, "answers": [_plain(answer) for answer in answers]})
+            else:
+                _show_answers(terminal, source, answers)
+
+
+def _check_source(where: str, source: str, model: Seq2Seq) -> None:
+    """What is wrong with it, said with where it stands."""
+    _check_utf8(where, source)
+    _warn_unknown(source, model.source)
+    try:
+        model.source.encode(source)
+    except DataError as error:
+        raise ModelError(f"{where}: {error}") from error
+
+
+def _show_answers(terminal: Console, source: str, answers: Sequence[Answer]) -> None:
+    say(terminal, visible(source), "cyan")
+    for answer in answers:
+        say(terminal, visible(answer.text), "green")
+        about = "with this tree" if answer.tree is not None else "of the answer"
+        say(terminal, f"probability {math.exp(answer.log_prob):.4g} {about}", "dim")
+        if answer.tree is not None:
+            say(terminal, drawn(answer.tree, terminal.width))
+    if not answers:
+        say(terminal, "no answer has a probability above zero")
+
+
+def _plain(answer: Answer) -> dict[str, Any]:
+    return {"text": answer.text, "log_prob": answer.log_prob, "tree": in_brackets(answer.tree)}
+
+
+def parse(
+    run: str,
+    source: str | None = None,
+    target: str | None = None,
+    topk: int = 3,
+    depth: int | None = None,
+    json_: bool = False,
+    device: str = "auto",
+) -> None:
+    """Find the trees of a target given its source: the best one, the next ones, and how sure the model is.
+
+    run: the folder of a run, or hf:owner/name on the Hugging Face Hub
+    source: what the target answers
+    target: the sentence to parse
+    topk: how many trees
+    depth: of the tree, which may be another than in training
+    json_: one JSON object, for programs; it has the marginals too, the probability of each vertex for each word
+    device: cpu, cuda, …
+    """
+    check_count("topk", topk, MOST)
+    if source is None or target is None:
+        raise ModelError("parse: expected a pair, such as --source 'jump twice' --target 'I_JUMP I_JUMP'")
+    model, terminal = open_model(run, device), console()
+    for name, text, words in (("source", source, model.source), ("target", target, model.target)):
+        _check_utf8(name, text)
+        _warn_unknown(text, words)
+    with torch.no_grad():
+        posterior = model.parse(source, target, depth)
+        log_prob = posterior.log_evidence()[0].item()
+        if math.isinf(log_prob):
+            depth = model.config.depth if depth is None else depth
+            raise ModelError(f"target: {shown(target)}: no tree of depth {depth} can have it; raise --depth")
+        entropy = max(0.0, posterior.entropy()[0].item())  # rounding may leave it just below
+        best = posterior.topk(topk)[:, 0]
+        marginals = posterior.marginals()[0]
+    there = [n for n in range(topk) if not math.isinf(best.log_prob[n].item())]
+    trees = [(best[n].trees(model.target.__getitem__)[0], best.log_prob[n].exp().item()) for n in there]
+    if json_:
+        found = {
+            "source": source,
+            "target": target,
+            "log_prob": log_prob,
+            "entropy": entropy,
+            "trees": [{"tree": in_brackets(tree), "probability": share} for tree, share in trees],
+            "marginals": [_vertices(row) for row in marginals],
+        }
+        _print_json(found)
+        return
+    say(terminal, visible(source), "cyan")
+    say(terminal, visible(target), "green")
+    say(terminal, f"probability of the target, over all trees: {math.exp(log_prob):.4g} (log {log_prob:.4f})")
+    say(terminal, f"entropy of its trees: {entropy:.4f} nats")
+    for n, (tree, share) in enumerate(trees):
+        say(terminal, f"tree {n + 1}: probability {share:.4f} given the target")
+        say(terminal, drawn(tree, terminal.width) if n == 0 else f"  {visible(str(in_brackets(tree)))}")
+
+
+def _vertices(row: torch.Tensor) -> dict[str, float]:
+    """(V,) → the vertices that say a word, with probability."""
+    return {str(v): row[v].item() for v in row.nonzero().flatten().tolist() if row[v] > 1e-6}
+
+
+def _lines(file: str) -> Iterator[tuple[str, str]]:
+    """(where it stands, source), one a line."""
+    if not file or (file == "-" and sys.stdin is None):
+        raise ModelError("file: got nothing; expected a file of sources, or - for the standard input")
+    try:
+        text = sys.stdin.read() if file == "-" else place(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    for n, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield f"{file}, line {n}", line
+
+
+def _warn_unknown(text: str, vocabulary: object) -> None:
+    """Where unknown words are read as <unk>, say so; where they are not, reading them is an error anyway."""
+    if isinstance(vocabulary, Vocabulary) and vocabulary.unknown is not None:
+        strange = [word for word in text.split() if word not in vocabulary]
+        if strange:
+            note = f"{', '.join(map(repr, strange))} not known from training, read as {vocabulary.unknown}"
+            print(f"ctree: {visible(note)}", file=sys.stderr)
+
+
+def _check_utf8(where: str, text: str) -> None:
+    """Other bytes come from the command line as half surrogates."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ModelError(f"{where}: got {shown(text)}; expected text in UTF-8")
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    print(json.dumps(finite(value), ensure_ascii=False))

@@ -1,0 +1,119 @@
+"""``ctree evaluate``: how good a trained model is."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from torch_ctree import evaluation, training
+from torch_ctree.cli.console import console, say
+from torch_ctree.cli.runs import check_count, finite, open_model, settings_of
+from torch_ctree.data import DataError
+from torch_ctree.data.disk import read_json, write
+from torch_ctree.data.errors import place
+from torch_ctree.models import Seq2Seq
+from torch_ctree.models.pretrained import WEIGHTS
+from torch_ctree.training import TrainingError
+
+LENGTHS = 12
+"""Rows of the table by length, at most."""
+
+
+def evaluate(
+    run: str,
+    set_: str | None = None,
+    batch_size: int = 100,
+    depth: int | None = None,
+    root: str | None = None,
+    device: str = "auto",
+) -> None:
+    """Test a trained model; writes predictions.jsonl and evaluation.json into the run's folder.
+
+    run: the folder of a run
+    set_: of the task: test, validation, gen, … (default: all that are not for training or choosing)
+    batch_size: sentences at a time
+    depth: of the tree, which may be another than in training
+    root: the folder with data files (default: as in training)
+    device: cpu, cuda, …
+    """
+    check_count("batch-size", batch_size)
+    model, config = open_model(run, device), settings_of(run)
+    data = config.data if root is None else training.DataConfig(**{**vars(config.data), "root": root})
+    task = data.load()
+    if set_ is not None and set_ not in task.sets:
+        raise TrainingError(f"{task.name} has no set {set_!r}; it has {', '.join(task.sets)}")
+    names = [set_] if set_ else [name for name in task.sets if name not in ("train", "validation")]
+    terminal, folder = console(), place(run)
+    tokenised = config.vocabulary.kind == "words" if data.is_own else data.form != "raw"
+    weights = sha256((folder / WEIGHTS).read_bytes()).hexdigest()
+    results, rows = {}, []
+    for name in names:
+        predictions = _predictions(model, task, name, batch_size, depth)
+        result = evaluation.evaluate(predictions, task, tokenised)
+        results[name if depth is None else f"{name} at depth {depth}"] = {"weights": weights, **result.to_dict()}
+        rows += predictions
+        _show(terminal, name, result)
+    evaluation.write_predictions(folder / "predictions.jsonl", rows)
+    everything = _known_results(folder / "evaluation.json", weights) | finite(results)
+    write(folder / "evaluation.json", json.dumps(everything, indent=2) + "\n")
+    say(terminal, f"every answer: {folder / 'predictions.jsonl'}; these numbers: {folder / 'evaluation.json'}")
+
+
+def _known_results(path: Path, weights: str) -> dict[str, Any]:
+    """What was found before with these weights: of other sets, at other depths."""
+    try:
+        known = read_json(path)
+    except DataError:
+        return {}
+    here = known.items() if isinstance(known, dict) else []
+    return {name: result for name, result in here if isinstance(result, dict) and result.get("weights") == weights}
+
+
+def _predictions(
+    model: Seq2Seq, task: Any, name: str, batch_size: int, depth: int | None
+) -> list[evaluation.Prediction]:
+    """In the order of the set."""
+    found: list[evaluation.Prediction] = []
+    errors = Console(stderr=True)
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        line = bar.add_task(name, total=len(task.sets[name]))
+        for some in evaluation.predict(model, task, name, batch_size=batch_size, depth=depth):
+            found += some
+            bar.advance(line, len(some))
+    return sorted(found, key=lambda prediction: prediction.row)
+
+
+def _show(terminal: Console, name: str, result: evaluation.Evaluation) -> None:
+    say(terminal, f"{name}: {result.pairs:,} pairs", "bold")
+    for label, value in (
+        ("exact match", result.exact_match),
+        ("first word", result.first_word),
+        ("token accuracy", result.token_accuracy),
+    ):
+        say(terminal, f"  {label:<16}{value:8.2%}")
+    say(terminal, f"  {'loss':<16}{result.loss:8.4f}   nats for each target word")
+    if result.bleu is not None:
+        say(terminal, f"  {'BLEU':<16}{result.bleu.score:8.2f}   {result.bleu.signature}")
+    if result.tree_f1 is not None and result.baselines is not None:
+        beside = ", ".join(f"{kind} {value:.1%}" for kind, value in result.baselines.items())
+        say(terminal, f"  {'tree F1':<16}{result.tree_f1.sentence_f1:8.2%}   best trees of the true targets ({beside})")
+    terminal.print(_length_table(result))
+
+
+def _length_table(result: evaluation.Evaluation) -> Table:
+    """Exact match by length, lengths put together where there are many."""
+    table = Table("target words", "pairs", "exact match", box=None, header_style="bold", padding=(0, 2, 0, 0))
+    lengths = sorted(result.by_length)
+    size = -(-len(lengths) // LENGTHS)
+    for first in range(0, len(lengths), size):
+        some = lengths[first : first + size]
+        right, total = (sum(getattr(result.by_length[n], field) for n in some) for field in ("right", "total"))
+        span = f"{some[0]}" if len(some) == 1 else f"{some[0]}–{some[-1]}"
+        table.add_row(f"  {span}", f"{total:,}", f"{right / total:.2%}")
+    return table
