@@ -1,10 +1,14 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from torch_ctree.models.attention import Attention
+from torch_ctree.models.decoders import CTree
+from torch_ctree.models.decoders.sequence import SequenceDecoder
 
 from . import plain
-from .build import tiny_model
+from .build import some_batch, tiny_model
 
 double = torch.float64
 LENGTHS = [5, 1, 3]
@@ -58,3 +62,18 @@ def test_what_is_not_real_gets_no_gradient(part):
     assert grad is not None
     assert not grad[~mask()].any()
     assert grad[0].any()
+
+
+@pytest.mark.parametrize("decoder", ["ctree", "production", "gru"])
+def test_without_attention_the_context_is_the_root(decoder):
+    model = tiny_model(decoder=decoder, output="mlp", context="root")
+    encoding = model.encode(some_batch())
+    assert isinstance(model.decoder, CTree | SequenceDecoder)
+    attention = model.decoder.attention
+    states = torch.randn(*encoding.root.shape[:1], 3, encoding.root.shape[1], dtype=torch.float64)
+    contexts = attention(states, attention.over(encoding, "root"))
+    torch.testing.assert_close(contexts, encoding.root[:, None].expand_as(contexts))
+    changed = replace(encoding, internal=torch.randn_like(encoding.internal))  # nothing looks at the nodes
+    batch = some_batch()
+    scores = [model.decoder.score(seen, batch.target, batch.target_lengths) for seen in (encoding, changed)]
+    torch.testing.assert_close(*scores)

@@ -170,7 +170,7 @@ def test_what_is_loaded(tmp_path):
         ("data", "root", "null", None),
         ("data", "root", "None", None),
         ("trainer", "deterministic", "false", False),
-        ("trainer", "precision", "32", "32"),
+        ("trainer", "precision", "32-true", "32-true"),
     ],
 )
 def test_the_command_line(section, name, text, value):

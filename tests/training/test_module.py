@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.training.runs import pairs, settings, train
+from tests.training.runs import pairs, settings, train, write_pairs
 from torch_ctree import Seq2Seq
 from torch_ctree.data import Batch
+from torch_ctree.evaluation import exact_match, predict
 from torch_ctree.training import TrainingError
 from torch_ctree.training.module import Plateau, Training
 from torch_ctree.training.preparation import prepare
@@ -241,3 +242,14 @@ def test_max_tokens(tmp_path, place, monkeypatch):
     with pytest.raises(TrainingError, match=r"^optimisation\.max_tokens: got 5; pair \d+ alone has 8"):
         train(settings(place, optimisation={"max_tokens": 5}), tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_no_answer_is_right_where_the_target_has_an_unknown_word(tmp_path, place):
+    """As ctree evaluate counts, which compares text."""
+    strange = write_pairs(tmp_path / "strange.tsv", [("walk", "STRANGE"), ("run", "RUN"), ("jump", "JUMP")])
+    config = settings(place, data={"validation": str(strange)}, optimisation={"max_epochs": 20})
+    train(config, tmp_path / "run")
+    model, task = Seq2Seq.from_pretrained(tmp_path / "run"), config.data.load()
+    predictions = [some for batch in predict(model, task, "validation") for some in batch]
+    best = max(rows(tmp_path / "run"), key=lambda row: (row["validation_accuracy"], -row["validation_loss"]))
+    assert best["validation_accuracy"] == pytest.approx(exact_match(predictions))

@@ -52,8 +52,8 @@ def test_the_bar(tmp_path, place, shown):
     for done, whole, text in shown:
         accuracy = "" if done <= 5 else r"  accuracy \d+\.\d\d%"  # known after an epoch
         left = 2 * (whole - done)
-        assert re.fullmatch(rf"loss \d\.\d{{4}}{accuracy}  4 pairs/s  at most 0:{left:02} left", text)
-    assert "at most 0:20 left" in said
+        assert re.fullmatch(rf"loss \d\.\d{{4}}{accuracy}  4 pairs/s  about 0:{left:02} left", text)
+    assert "about 0:20 left" in said
     assert "epoch 2" in said
     assert "validating" in said
     assert "33%" in said
@@ -76,7 +76,7 @@ def test_the_bar_of_a_run_that_goes_on(tmp_path, place, shown, monkeypatch):
     assert SMALL["optimisation"]["checkpoint_steps"] == 2  # there is one after the second step of the second epoch
     assert [done for done, _, _ in shown[before:]] == list(range(8, 16))
     for done, whole, text in shown[before:]:
-        assert text.endswith(f"at most 0:{2 * (whole - done):02} left")
+        assert text.endswith(f"about 0:{2 * (whole - done):02} left")
     assert "epoch 1" not in said
 
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 class Dropout(nn.Dropout):
     """``torch.nn.Dropout``, whose mask costs a quarter as many random numbers on a CPU.
 
-    There, drawing them one by one would take a large part of a training step. A random 64-bit number serves four units: each
-    gets 16 bits, so that the probability is p to the nearest 1/65,536, and what remains is scaled by exactly that.
+    There, drawing them one by one would take a large part of a training step. A random 64-bit number serves four units:
+    each gets 16 bits, so that the probability is p to the nearest 1/65,536, and what remains is scaled by exactly that.
     """
 
     def forward(self, x: Tensor) -> Tensor:

@@ -305,7 +305,7 @@ def parsed(text: str, hint: Any) -> Any:
     allowed = _allowed(hint)
     if NoneType in allowed and text in ("null", "None"):
         return None
-    if str in allowed:
+    if str in allowed or any(get_origin(kind) is Literal for kind in allowed):
         return text
     try:
         return yaml.safe_load(text)

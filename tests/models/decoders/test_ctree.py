@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from torch_ctree.models import Encoding, Seq2Seq
+from torch_ctree.models import Encoding, ModelError, Seq2Seq
 from torch_ctree.models.decoders import CTree, ctree
 from torch_ctree.trees import LinearEmission, TokenLogits, naive
 from torch_ctree.trees.topology import level, topology
@@ -283,3 +283,16 @@ def test_any_encoding_will_do():
     for b in range(B):
         repeated = Encoding(**{name: part[[b] * len(everything)] for name, part in vars(encoding).items()})
         assert model.decoder.score(repeated, *padded(everything)).exp().sum().item() == pytest.approx(1)
+
+
+def test_a_longest_length_is_for_the_best_answer_alone():
+    model = tiny_model(decoder="ctree")
+    with pytest.raises(ModelError, match="max_length: got 2 for the 3 best"):
+        model.decoder.topk(model.encode(some_batch()), 3, max_length=2)
+
+
+def test_examining_is_decoding_and_scoring():
+    model, batch = tiny_model(decoder="ctree"), some_batch()
+    decoded, scores = model.examine(batch)
+    torch.testing.assert_close(scores, model.score(batch))
+    assert bool(decoded.matches(model.decode(batch).tokens, model.decode(batch).lengths).all())
