@@ -26,8 +26,9 @@ $(STAMP)%: $(BIN)/python pyproject.toml constraints.txt
 demo: $(STAMP)dev
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python examples/demo.py
 
+# A process on each core, of one thread each.
 test: $(STAMP)dev
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(STAMP)dev $(STAMP)docs
 	$(BIN)/ruff check .

@@ -20,6 +20,7 @@ OFFICIAL = os.environ.get("CTREE_DATA")
 @pytest.fixture(autouse=True)
 def seed():
     torch.manual_seed(0)
+    torch.distributions.Distribution.set_default_validate_args(True)  # torch.compile switches it off for good
 
 
 @pytest.fixture(autouse=True)
