@@ -25,7 +25,7 @@ from torch_ctree.data.order import Purpose, random_bits
 from torch_ctree.models import ModelError, Seq2Seq
 from torch_ctree.models.pretrained import WEIGHTS
 from torch_ctree.training.checkpoints import LAST, NEW, PREVIOUS, Keeper, WholeFiles, newest
-from torch_ctree.training.configuration import CONFIG, SECTIONS, TrainConfig, build, read
+from torch_ctree.training.configuration import CONFIG, SECTIONS, TrainConfig, TrainerConfig, build, read
 from torch_ctree.training.errors import TrainingError
 from torch_ctree.training.module import Training
 from torch_ctree.training.preparation import Prepared, prepare
@@ -83,7 +83,8 @@ def _train(config: TrainConfig, folder: Path, resume: bool, console: Console, fi
             raise TrainingError(f"{folder}: the data have changed since the run began; train anew with another --run")
         model = make_model(prepared, config.seed)
         keeper = Keeper(folder, config.optimisation.checkpoint_steps)
-        stack.enter_context(_gpu())
+        if _on_gpu(config.trainer):
+            stack.enter_context(_gpu())
         trainer = _trainer(config, folder, [keeper, ProgressLine(console), Helpers()], checkpoint.get("global_step"))
         with _named("optimisation"):
             module = Training(model, prepared, config.optimisation, config.seed)
@@ -101,9 +102,13 @@ def _train(config: TrainConfig, folder: Path, resume: bool, console: Console, fi
     return Finished(folder, keeper.best)
 
 
+def _on_gpu(settings: TrainerConfig) -> bool:
+    return settings.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+
+
 @contextmanager
 def _gpu() -> Iterator[None]:
-    """What torch computes with on a GPU, as it was before afterwards."""
+    """How torch computes on a GPU; afterwards, as it was before."""
     precision = torch.get_float32_matmul_precision()
     fill = deterministic.fill_uninitialized_memory  # pyright: ignore
     exact = torch.are_deterministic_algorithms_enabled()
@@ -167,7 +172,6 @@ def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], re
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     settings = config.trainer
-    on_gpu = settings.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
     purge = None if resumed_at is None else resumed_at + 1  # TensorBoard forgets what a killed run did after that
     try:
         return pl.Trainer(
@@ -176,7 +180,7 @@ def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], re
             num_nodes=settings.num_nodes,
             strategy=settings.strategy,
             precision=settings.precision,  # pyright: ignore[reportArgumentType]
-            deterministic=settings.deterministic and on_gpu,
+            deterministic=settings.deterministic and _on_gpu(settings),
             max_epochs=config.optimisation.max_epochs,
             gradient_clip_val=config.optimisation.gradient_norm,
             callbacks=callbacks,
