@@ -13,8 +13,9 @@ import torch
 from rich.console import Console
 
 from torch_ctree.cli.console import console, drawn, say, visible
-from torch_ctree.cli.runs import check_count, finite, open_model
+from torch_ctree.cli.runs import check_count, open_model
 from torch_ctree.data import DataError, Vocabulary
+from torch_ctree.data.disk import finite
 from torch_ctree.data.errors import place, shown
 from torch_ctree.evaluation.evaluating import in_brackets
 from torch_ctree.models import Answer, ModelError, Seq2Seq

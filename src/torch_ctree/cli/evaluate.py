@@ -13,9 +13,9 @@ from rich.table import Table
 
 from torch_ctree import evaluation, training
 from torch_ctree.cli.console import console, say
-from torch_ctree.cli.runs import check_count, finite, open_model, settings_of
+from torch_ctree.cli.runs import check_count, open_model, settings_of
 from torch_ctree.data import DataError
-from torch_ctree.data.disk import read_json, write
+from torch_ctree.data.disk import finite, read_json, write
 from torch_ctree.data.errors import place
 from torch_ctree.models import Seq2Seq
 from torch_ctree.models.pretrained import WEIGHTS

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -50,12 +48,3 @@ def check_count(name: str, value: int, most: int | None = None) -> None:
     """A number of things."""
     if value < 1 or (most is not None and value > most):
         raise ModelError(f"{name}: got {value}; expected {f'1 to {most:,}' if most else '1 or more'}")
-
-
-def finite(value: Any) -> Any:
-    """With null for numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {key: finite(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -28,6 +28,12 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+def in_one_line(error: BaseException | str, most: int = 400) -> str:
+    """What a library says, in one line that is not too long."""
+    line = " ".join(str(error).split()) or type(error).__name__
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
 @contextmanager
 def told() -> Iterator[None]:
     """What the system says of a file becomes one line: a folder that may not be read, a name that is too long."""

@@ -13,7 +13,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from torch_ctree.data.disk import whole
+from torch_ctree.data.disk import finite, whole
 from torch_ctree.data.errors import DataError, bad_line, place, shown
 from torch_ctree.data.files import lines, named, read_bytes
 
@@ -53,7 +53,7 @@ def write_predictions(path: str | Path, predictions: Iterable[Prediction]) -> No
         gzip.GzipFile("", "wb", fileobj=file, mtime=0) if is_packed else nullcontext(file) as content,
     ):
         for line, prediction in enumerate(predictions, 1):
-            row = {name: _finite(value) for name, value in asdict(prediction).items()}
+            row = finite(asdict(prediction))
             _check_values(row, path, line)  # so that what is written can be read
             content.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
         if not line:
@@ -103,10 +103,6 @@ def _check_values(row: Mapping[str, Any], path: Path, line: int) -> None:
         is_right, what = _EXPECTED[name]
         if not is_right(value):
             raise bad_line(path, line, f"{name!r} is {shown(value)}; expected {what}")
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _is_text(value: Any) -> bool:

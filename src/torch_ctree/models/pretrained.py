@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from torch_ctree.data import DataError, Encoder, load_encoder
 from torch_ctree.data.disk import read_json, write
-from torch_ctree.data.errors import place, told
+from torch_ctree.data.errors import in_one_line, place, told
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.errors import ModelError
 
@@ -38,7 +38,7 @@ def save(model: Seq2Seq, folder: str | Path) -> None:
     try:
         config = json.dumps({"format": FORMAT, "model": model.config.to_dict()}, indent=2) + "\n"
     except (TypeError, ValueError) as error:
-        raise ModelError(f"options: {_line(error)}; expected what a JSON file can hold") from error
+        raise ModelError(f"options: {in_one_line(error)}; expected what a JSON file can hold") from error
     # Copies: the format refuses parts of one piece of memory.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights(model).items()}
     content = to_bytes(tensors, {"format": "pt"})
@@ -74,7 +74,7 @@ def _read(kind: type[Seq2Seq], folder: Path) -> Seq2Seq:
     except ModelError as error:
         raise ModelError(f"{folder / CONFIG}: {error}") from error
     except Exception as error:  # of parts of your own; of torch, for a width that no memory holds
-        said = f"no model can be made of these settings ({_line(error)}); expected those of one model"
+        said = f"no model can be made of these settings ({in_one_line(error)}); expected those of one model"
         raise ModelError(f"{folder / CONFIG}: {said}") from error
     _fill(model, tensors, folder / WEIGHTS)
     return model.eval()
@@ -97,7 +97,7 @@ def _encoder(path: Path) -> Encoder:
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # tokenizers' own, which is no Exception and has no other name
             raise
-        raise ModelError(f"{path}: damaged subwords ({_line(error)}); save or download the model again") from error
+        raise ModelError(f"{path}: damaged subwords ({in_one_line(error)}); save or download it again") from error
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
@@ -106,7 +106,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     try:
         return from_bytes(path.read_bytes())
     except Exception as error:  # the library raises what it meets, such as a KeyError for a type it does not know
-        raise ModelError(f"{path}: damaged weights ({_line(error)}); save or download the model again") from error
+        raise ModelError(f"{path}: damaged weights ({in_one_line(error)}); save or download the model again") from error
 
 
 def _fill(model: Seq2Seq, tensors: dict[str, Tensor], path: Path) -> None:
@@ -140,12 +140,6 @@ def _told() -> Iterator[None]:
             yield
     except DataError as error:
         raise ModelError(str(error)) from error
-
-
-def _line(error: BaseException | str, most: int = 400) -> str:
-    """What a library says, in one line that is not too long."""
-    line = " ".join(str(error).split()) or type(error).__name__
-    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 # --- the Hub ----------------------------------------------------------------------------------------------------------
@@ -190,8 +184,8 @@ def _why(error: Exception) -> str:
     """What the Hub's client says; what is private is "not found", too."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status not in (401, 403, 404):
-        return _line(error)
-    said = _line(getattr(error, "server_message", None) or "no more")
+        return in_one_line(error)
+    said = in_one_line(getattr(error, "server_message", None) or "no more")
     return f"the answer is {status} ({said}); check the name, and log in or give a token"
 
 

@@ -15,7 +15,7 @@ import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 
 from torch_ctree.data.disk import write
-from torch_ctree.data.errors import DataError
+from torch_ctree.data.errors import DataError, in_one_line
 from torch_ctree.models import ModelError
 from torch_ctree.models.pretrained import FILES
 from torch_ctree.training.configuration import CONFIG
@@ -79,7 +79,7 @@ def newest(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, dict
             if not isinstance(content, dict) or "torch_ctree" not in content:
                 raise ValueError("not a checkpoint of torch-ctree")
         except Exception as error:  # torch raises whatever it meets in a damaged file
-            damaged.append(f"{path}: a damaged checkpoint ({_first(error)})")
+            damaged.append(f"{path}: a damaged checkpoint ({in_one_line(error, 100)})")
             continue
         for line in damaged:
             tell(f"{line}; going on from {path.name}, after step {content['global_step']:,}")
@@ -88,10 +88,6 @@ def newest(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, dict
         raise TrainingError(f"{damaged[0]}, and no earlier one is whole; train again with another --run")
     tell(f"{folder}: stopped before its first checkpoint; from the beginning")
     return None, {}
-
-
-def _first(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).partition("\n")[0][:100]
 
 
 class Keeper(pl.Callback):
