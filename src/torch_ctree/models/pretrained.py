@@ -97,7 +97,8 @@ def _encoder(path: Path) -> Encoder:
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # tokenizers' own, which is no Exception and has no other name
             raise
-        raise ModelError(f"{path}: damaged subwords ({in_one_line(error)}); save or download it again") from error
+        said = in_one_line(error)
+        raise ModelError(f"{path}: damaged subwords ({said}); save or download the model again") from error
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
