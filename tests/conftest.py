@@ -10,6 +10,9 @@ from torch_ctree.data.downloads import digest
 
 from .tiny_multi30k import contents
 
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before anything imports it
+
 # The same examples everywhere, and no limit on how long one may take: a first call compiles.
 settings.register_profile("exact", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("exact")

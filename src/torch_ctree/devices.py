@@ -1,0 +1,50 @@
+"""What can run where."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from functools import cache
+
+import torch
+
+
+def triton_runs(device: torch.device) -> bool:
+    """Whether Triton kernels can run on a device's tensors; where a GPU has to do without, that is said once.
+
+    On a CPU they run in Triton's interpreter, where the environment asks for it (TRITON_INTERPRET=1): for tests, since
+    it is very slow.
+    """
+    if device.type == "cpu":
+        return interpreting() and _is_installed()
+    if device.type != "cuda":
+        return False
+    if missing := _missing(torch.device("cuda", device.index if device.index is not None else 0)):
+        _say(missing)
+    return not missing
+
+
+def interpreting() -> bool:
+    """Whether Triton's kernels run in its interpreter."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def _is_installed() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+@cache
+def _missing(device: torch.device) -> str:
+    """What keeps Triton from running on a GPU; nothing, if it can."""
+    if not _is_installed():
+        return "the package 'triton' is not installed"
+    if torch.version.hip is None and torch.cuda.get_device_capability(device) < (7, 0):
+        return f"{torch.cuda.get_device_name(device)} is too old for it"
+    return ""
+
+
+@cache
+def _say(what: str) -> None:
+    warnings.warn(f"no Triton kernels on this GPU: {what}; slower ones do the same work", stacklevel=3)

@@ -1,0 +1,41 @@
+"""Parts of the models as few large kernels, for GPUs: the same functions as their modules, within rounding.
+
+What a module does in dozens of small operations is here a matrix product of torch's and a Triton kernel around it, with
+a hand-written derivative. Nothing here waits for the device or adds with atomics: steps can be captured as CUDA graphs,
+and come out the same every time.
+
+Dropout draws its masks from a seed on the device (``chance``), which comes from torch's generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+from torch_ctree.devices import triton_runs
+
+_wanted: ContextVar[bool | None] = ContextVar("fused", default=None)
+
+
+@contextmanager
+def switched(on: bool) -> Iterator[None]:
+    """Within it, modules use these kernels wherever they can run, even in Triton's interpreter; or nowhere."""
+    before = _wanted.set(on)
+    try:
+        yield
+    finally:
+        _wanted.reset(before)
+
+
+def usable(x: Tensor) -> bool:
+    """Whether a module may hand this tensor to these kernels: float32, on a GPU, and no one in between."""
+    wanted = _wanted.get()
+    if wanted is False or x.dtype != torch.float32 or not (x.is_cuda or wanted):
+        return False
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
+        return False
+    return triton_runs(x.device)
