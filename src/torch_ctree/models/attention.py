@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from torch_ctree.models import fused
 from torch_ctree.models.configuration import Context
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
@@ -31,6 +32,7 @@ class Attention(nn.Module):
         super().__init__()
         self.query = nn.Sequential(Dropout(dropout), nn.Linear(width, width), nn.LayerNorm(width))
         self.key = nn.Sequential(Dropout(dropout), nn.Linear(width, width), nn.LayerNorm(width))
+        self.dropout = dropout
         self.scale = 1 / math.sqrt(width)
 
     def memory(self, keys: Tensor, values: Tensor, mask: Tensor) -> Memory:
@@ -44,9 +46,31 @@ class Attention(nn.Module):
         root = encoding.root[:, None]
         return self.memory(root, root, torch.ones_like(root[..., 0], dtype=torch.bool))
 
-    def forward(self, states: Tensor, memory: Memory) -> Tensor:
-        """states (B, Q, H) → what each attends to, (B, Q, H)"""
-        return self.weights(states, memory) @ memory.values
+    def forward(self, states: Tensor, memory: Memory, dropout: Dropout | None = None) -> Tensor:
+        """states (B, Q, H) → what each attends to, (B, Q, H), with dropout where that is given"""
+        if fused.usable(states):
+            from torch_ctree.models.fused import attention  # noqa: PLC0415  (there may be no Triton)
+
+            if attention.fits(memory.values.shape[1], states.shape[-1]):
+                return self._fused(states, memory, dropout)
+        found = self.weights(states, memory) @ memory.values
+        return found if dropout is None else dropout(found)
+
+    def _fused(self, states: Tensor, memory: Memory, dropout: Dropout | None) -> Tensor:
+        """The same in few kernels."""
+        from torch_ctree.models.fused import attention, chance  # noqa: PLC0415
+
+        p_query, p_out = (self.dropout, 0.0 if dropout is None else dropout.p) if self.training else (0.0, 0.0)
+        sources = attention.Sources(memory.keys.transpose(1, 2), memory.values, memory.mask[:, 0])
+        return attention.attended(states, *self.projection, sources, chance.new_seed(states.device), p_query, p_out)
+
+    @property
+    def projection(self) -> tuple[nn.Linear, nn.LayerNorm]:
+        """What makes queries of states after dropout."""
+        _, linear, norm = self.query
+        assert isinstance(linear, nn.Linear)
+        assert isinstance(norm, nn.LayerNorm)
+        return linear, norm
 
     def weights(self, states: Tensor, memory: Memory) -> Tensor:
         """states (B, Q, H) → how much of each position, (B, Q, P); sums to one."""

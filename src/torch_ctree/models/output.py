@@ -80,8 +80,8 @@ class LexicalAttention(Output):
     def forward(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Scores:
         """states (B, Q, H) → Scores"""
         values = self.source_activation(self.source(encoding.tokens))
-        attended = self.attention(states, self.attention.memory(encoding.leaves, values, encoding.mask))
-        return Scores(self.dropout(attended), self.words_activation(self.words), None)
+        memory = self.attention.memory(encoding.leaves, values, encoding.mask)
+        return Scores(self.attention(states, memory, self.dropout), self.words_activation(self.words), None)
 
 
 def output_layer(config: ModelConfig, words: int, source_words: int, attention: Attention) -> Output:

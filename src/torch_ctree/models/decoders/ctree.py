@@ -7,8 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from torch_ctree.models import fused
 from torch_ctree.models.activation import Activation
-from torch_ctree.models.attention import Attention
+from torch_ctree.models.attention import Attention, Memory
 from torch_ctree.models.configuration import Context, ModelConfig
 from torch_ctree.models.decoders.decoder import Decoded, Decoder, chosen_depth
 from torch_ctree.models.dropout import Dropout
@@ -60,6 +61,11 @@ class CTree(Decoder):
         nodes = self.attention.over(encoding, self.context)
         state = self.activation(self.root(encoding.root))[:, None]  # (B, 1, H)
         context = encoding.root[:, None]
+        if fused.usable(state):
+            from torch_ctree.models.fused import expansion  # noqa: PLC0415  (there may be no Triton)
+
+            if expansion.can_expand(nodes.values.shape[1], state.shape[-1], depth, len(state)):
+                return self._expand_fused(state[:, 0], encoding.root, nodes, depth)
         states, contexts, leaf_logits = [state], [context], []
         for _ in range(depth):
             leaf_logits.append(self.leaf_logit(state, context))
@@ -71,6 +77,27 @@ class CTree(Decoder):
         leaf_logits.append(state.new_zeros(state.shape[:2]))  # the deepest are leaves whatever they say
         wanted = torch.cat(contexts, 1) if self.output.needs_contexts else None
         return Expansion(torch.cat(states, 1), wanted, torch.cat(leaf_logits, 1))
+
+    def _expand_fused(self, state: Tensor, context: Tensor, nodes: Memory, depth: int) -> Expansion:
+        """The same in few kernels."""
+        from torch_ctree.models.fused import chance, expansion  # noqa: PLC0415
+
+        (ask, ask_norm), make, norm = self.attention.projection, self.production, self.activation.norm
+        leaf = torch.cat([self.leaf.weight[0] - self.leaf.weight[1], self.leaf.bias[:1] - self.leaf.bias[1:]])
+        weights = expansion.Weights(
+            *(ask.weight, ask.bias, ask_norm.weight, ask_norm.bias),
+            *(make.first.weight, make.first.bias, make.second.weight, make.second.bias),
+            *(norm.weight, norm.bias, leaf),
+        )
+        p, p_query = (self.dropout.p, self.attention.dropout) if self.training else (0.0, 0.0)
+        settings = expansion.Settings(depth, p, p_query, ask_norm.eps, norm.eps, self.output.needs_contexts)
+        sources = expansion.Sources(nodes.keys.transpose(1, 2), nodes.values, nodes.mask[:, 0])
+        seed = chance.new_seed(state.device)
+        states, leaf_logits, contexts = expansion.expand(state, context, sources, settings, weights, seed)
+        if contexts is not None:  # the deepest vertices have none: they have no children
+            deepest = self.attention(states[:, contexts.shape[1] :], nodes)
+            contexts = torch.cat([contexts, deepest], 1)
+        return Expansion(states, contexts, leaf_logits)
 
     def leaf_logit(self, state: Tensor, context: Tensor) -> Tensor:
         """(B, Q, H) each → the logit of l_v, (B, Q)"""

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from torch_ctree.models import fused
 from torch_ctree.models.activation import Activation, gated
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.dropout import Dropout
@@ -81,6 +82,8 @@ class OrderedMemory(SourceEncoder):
 
     def candidates(self, x: Tensor) -> Tensor:
         """x (B, S, H) → M̂ of every token, (B, S, M, H)"""
+        if fused.usable(x) and x.shape[-1] <= MOST_UNITS:
+            return self._fused(x)
         memory = x.new_zeros(len(x), self.slots, x.shape[-1])
         # The first word fills every slot: there is nothing yet to put it together with.
         candidates = x[:, :1].expand(-1, self.slots, -1)
@@ -94,6 +97,20 @@ class OrderedMemory(SourceEncoder):
             candidates = self.reduce(x[:, t], memory, attention.cumsum(1)[..., None])
             found.append(candidates)
         return torch.stack(found, 1)
+
+    def _fused(self, x: Tensor) -> Tensor:
+        """What ``candidates`` gives, from few kernels."""
+        from torch_ctree.models.fused import chance, ordered_memory  # noqa: PLC0415  (not everywhere is Triton)
+
+        cell, norm = self.cell, self.activation.norm
+        p = cell.dropout.p if self.training else 0.0
+        seed = chance.new_seed(x.device) if p else torch.empty(1, dtype=torch.int64, device=x.device)
+        (_, key, key_norm), (_, _, score) = self.key, self.score
+        weights = ordered_memory.Weights(
+            *key.parameters(), *key_norm.parameters(), *score.parameters(), *cell.from_node.parameters(),
+            cell.from_memory.weight, *cell.out.parameters(), *norm.parameters(),
+        )  # fmt: skip
+        return ordered_memory.candidates(x, self.query(x), weights, self.slots, p, norm.eps, seed)
 
     def attention(self, query: Tensor, candidates: Tensor, before: Tensor) -> Tensor:
         """p_t over the slots: query (B, H), candidates (B, M, H), before: p_{t−1} (B, M) → (B, M), sums to one."""

@@ -1,0 +1,366 @@
+"""The complete tree of states, level by level: a few kernels for a level, and one product for each weight's gradient.
+
+The rows of a level are (sentence, vertex from left to right); levels stand one after the other in one buffer, so that
+the gradient of a weight is one product over all of them in the end.
+"""
+
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false
+# (Triton's tensors are no Python numbers)
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from torch_ctree.models.fused.attention import (
+    Gradients,
+    Leaves,
+    Normalisation,
+    Sources,
+    attend,
+    attend_back,
+    denormalised,
+    fits,
+    leaf_logit,
+    normalised,
+)
+from torch_ctree.models.fused.chance import keep
+
+STATE, QUERY, LEAF = 1, 21, 41
+"""Where dropout stands: these plus the level."""
+ROWS = 16
+"""Vertices that a program takes at a time."""
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _enter(
+    state, context, cat, leaf, leaf_out, seed, rows, leaf_batch,
+    P: tl.constexpr, PLACE: tl.constexpr, PLACE_LEAF: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """The root: state, context (B, H) → cat (B, 2H) = [dropout(state); context], and the logit of being a leaf."""
+    row, h = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, H)
+    there, unit = (row < rows)[:, None], row[:, None] * H + h[None, :]
+    value = tl.load(state + unit, mask=there, other=0.0)
+    other = tl.load(context + unit, mask=there, other=0.0)
+    number, double = tl.load(seed), row[:, None] * (2 * H) + h[None, :]
+    tl.store(cat + double, value * keep(number, PLACE, unit, P), mask=there)
+    tl.store(cat + double + H, other, mask=there)
+    logit = leaf_logit(value, other, leaf, number, double, h, P, PLACE_LEAF, H)
+    tl.store(leaf_out + row.to(tl.int64) * leaf_batch, logit, mask=row < rows)
+
+
+@triton.jit
+def _sigmoid(x):
+    return 1.0 / (1.0 + tl.exp(-x))
+
+
+@triton.jit
+def _tanh(x):
+    e = tl.exp(-2.0 * tl.abs(x))  # at most one
+    return tl.where(x >= 0, 1.0, -1.0) * (1.0 - e) / (1.0 + e)
+
+
+@triton.jit
+def _children(
+    made, cat, gamma, beta, states, query, next_cat, seed, rows, level, state_batch, eps,
+    P: tl.constexpr, P_QUERY: tl.constexpr, PLACE: tl.constexpr, PLACE_QUERY: tl.constexpr, INNER: tl.constexpr,
+    H: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """made (rows, 4H), two gates and two candidates → the children's states, (b, vertex, H) state_batch apart.
+
+    And, where they have children of their own (INNER): dropout(state) (2 rows, H) for their queries, and cat's left half.
+    level: how many vertices it has, a power of two
+    """
+    row, h = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, H)
+    there = (row < rows)[:, None]
+    b, a = row // level, row % level
+    parent = tl.load(cat + row[:, None] * (2 * H) + h[None, :], mask=there, other=0.0)
+    scale, shift, number = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :], tl.load(seed)
+    for side in tl.static_range(2):
+        part = made + row[:, None] * (4 * H) + side * H + h[None, :]
+        gate = _sigmoid(tl.load(part, mask=there, other=0.0))
+        hat, _ = normalised(tl.load(part + 2 * H, mask=there, other=0.0), eps, H)
+        child = parent + gate * (_tanh(hat * scale + shift) - parent)
+        vertex = b.to(tl.int64) * state_batch + (2 * level - 1 + 2 * a + side) * H
+        tl.store(states + vertex[:, None] + h[None, :], child, mask=there)
+        below = 2 * row + side
+        unit = below[:, None] * H + h[None, :]
+        if INNER:
+            tl.store(query + unit, child * keep(number, PLACE_QUERY, unit, P_QUERY), mask=there)
+            to = next_cat + below[:, None] * (2 * H) + h[None, :]
+            tl.store(to, child * keep(number, PLACE, unit, P), mask=there)
+
+
+@triton.jit
+def _state_gradient(
+    grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, row, h, real, level, state_batch, leaf_batch,
+    P: tl.constexpr, P_QUERY: tl.constexpr, PLACE: tl.constexpr, PLACE_QUERY: tl.constexpr, PLACE_LEAF: tl.constexpr,
+    QUERIES: tl.constexpr, INNER: tl.constexpr, H: tl.constexpr,
+):  # fmt: skip
+    """Of the states of some rows of a level (R, H), everything that comes together there.
+
+    What is said of them outside; with QUERIES what comes through their queries; and where they are INNER what comes
+    through the production, its gates, and the logit of being a leaf.
+    """
+    b, a, there = row // level, row % level, real[:, None]
+    vertex = b.to(tl.int64) * state_batch + (level - 1 + a) * H
+    grad = tl.load(grad_states + vertex[:, None] + h[None, :], mask=there, other=0.0)
+    unit = row[:, None] * H + h[None, :]
+    if QUERIES:
+        grad += tl.load(of_query + unit, mask=there, other=0.0) * keep(number, PLACE_QUERY, unit, P_QUERY)
+    if INNER:
+        double = row[:, None] * (2 * H) + h[None, :]
+        through = tl.load(of_cat + double, mask=there, other=0.0) + tl.load(of_gated + unit, mask=there, other=0.0)
+        grad += through * keep(number, PLACE, unit, P)
+        of_logit = tl.load(of_leaf + b.to(tl.int64) * leaf_batch + level - 1 + a, mask=real, other=0.0)
+        grad += of_logit[:, None] * tl.load(leaf + h)[None, :] * keep(number, PLACE_LEAF, double, P)
+    return grad
+
+
+@triton.jit
+def _children_backward(
+    made, cat, gamma, beta, grad_states, of_query, of_cat, of_gated, leaf, of_leaf, seed,
+    of_made, of_parent, of_norm, rows, level, state_batch, leaf_batch, eps,
+    P: tl.constexpr, P_QUERY: tl.constexpr, PLACE: tl.constexpr, PLACE_QUERY: tl.constexpr, PLACE_LEAF: tl.constexpr,
+    INNER: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """The derivative of ``_children``: → of_made (rows, 4H), of_parent (rows, H), and adds to of_norm (programs, 2, H).
+
+    of_query, of_cat, of_gated are those of the children's level, whose numbers for dropout the places are.
+    """
+    row, h = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, H)
+    there = (row < rows)[:, None]
+    parent = tl.load(cat + row[:, None] * (2 * H) + h[None, :], mask=there, other=0.0)
+    scale, shift, number = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :], tl.load(seed)
+    g_parent, g_gamma, g_beta = tl.zeros((ROWS, H), tl.float32), tl.zeros((H,), tl.float32), tl.zeros((H,), tl.float32)
+    for side in tl.static_range(2):
+        place = row[:, None] * (4 * H) + side * H + h[None, :]
+        gate = _sigmoid(tl.load(made + place, mask=there, other=0.0))
+        hat, inverse = normalised(tl.load(made + place + 2 * H, mask=there, other=0.0), eps, H)
+        candidate = _tanh(hat * scale + shift)
+        grad = _state_gradient(
+            grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, 2 * row + side, h, row < rows, 2 * level,
+            state_batch, leaf_batch, P, P_QUERY, PLACE, PLACE_QUERY, PLACE_LEAF, INNER, INNER, H,
+        )  # fmt: skip
+        tl.store(of_made + place, grad * (candidate - parent) * gate * (1.0 - gate), mask=there)
+        inner = grad * gate * (1.0 - candidate * candidate)
+        g_gamma += tl.sum(inner * hat, 0)
+        g_beta += tl.sum(inner, 0)
+        tl.store(of_made + place + 2 * H, denormalised(inner * scale, hat, inverse, H), mask=there)
+        g_parent += grad * (1.0 - gate)
+    tl.store(of_parent + row[:, None] * H + h[None, :], g_parent, mask=there)
+    mine = of_norm + tl.program_id(0) * 2 * H + h
+    tl.store(mine, tl.load(mine) + g_gamma)
+    tl.store(mine + H, tl.load(mine + H) + g_beta)
+
+
+@triton.jit
+def _leave(
+    state, context, grad_states, of_cat, of_gated, leaf, of_leaf, seed, of_state, of_context, of_weight,
+    rows, state_batch, leaf_batch,
+    P: tl.constexpr, PLACE: tl.constexpr, PLACE_LEAF: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """The root's gradients: of_state, of_context (B, H), and of the leaf's weights (programs, 2H + 1)."""
+    row, h = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, H)
+    there, unit, number = (row < rows)[:, None], row[:, None] * H + h[None, :], tl.load(seed)
+    grad = _state_gradient(
+        grad_states, of_cat, of_cat, of_gated, leaf, of_leaf, number, row, h, row < rows, 1, state_batch, leaf_batch,
+        P, 0.0, PLACE, 0, PLACE_LEAF, False, True, H,
+    )  # fmt: skip
+    tl.store(of_state + unit, grad, mask=there)
+    of_logit = tl.load(of_leaf + row.to(tl.int64) * leaf_batch, mask=row < rows, other=0.0)[:, None]
+    double = row[:, None] * (2 * H) + h[None, :]
+    kept = keep(number, PLACE_LEAF, double + H, P) * of_logit
+    through = tl.load(of_cat + double + H, mask=there, other=0.0)
+    tl.store(of_context + unit, through + kept * tl.load(leaf + H + h)[None, :], mask=there)
+    value = tl.load(state + unit, mask=there, other=0.0)
+    other = tl.load(context + unit, mask=there, other=0.0)
+    mine = of_weight + tl.program_id(0) * (2 * H + 1)
+    tl.store(mine + h, tl.sum(value * keep(number, PLACE_LEAF, double, P) * of_logit, 0))
+    tl.store(mine + H + h, tl.sum(other * kept, 0))
+    tl.store(mine + 2 * H, tl.sum(of_logit))
+
+
+# --- the function -----------------------------------------------------------------------------------------------------
+
+
+class Weights(NamedTuple):
+    """All that is trained in the expansion."""
+
+    query: Tensor  # (H, H)
+    query_bias: Tensor  # (H,)
+    query_norm: Tensor  # (H,)
+    query_norm_bias: Tensor  # (H,)
+    first: Tensor  # (2H, 2H)
+    first_bias: Tensor  # (2H,)
+    second: Tensor  # (4H, 2H)
+    second_bias: Tensor  # (4H,)
+    norm: Tensor  # (H,)
+    norm_bias: Tensor  # (H,)
+    leaf: Tensor  # (2H + 1,): the weight of states, of contexts, and the bias
+
+
+class Settings(NamedTuple):
+    """All that is not."""
+
+    depth: int
+    p: float
+    p_query: float
+    query_eps: float
+    eps: float
+    contexts: bool
+    """Whether contexts are wanted too."""
+
+
+class _Buffers(NamedTuple):
+    """What the forward pass leaves for the backward pass: the rows of all inner levels but, for queries, the root's."""
+
+    cat: Tensor  # (R, 2H): [dropout(state); context]
+    hidden: Tensor  # (R, 2H): relu
+    made: Tensor  # (R, 4H): gates and candidates
+    dropped: Tensor  # (R − B, H): dropout(state), what queries are made of
+    queries: Tensor  # (R − B, H): before normalisation
+
+    @classmethod
+    def empty(cls, states: Tensor, depth: int) -> _Buffers:
+        B, _, H = states.shape
+        rows = B * ((1 << depth) - 1)
+        sizes = ((rows, 2 * H), (rows, 2 * H), (rows, 4 * H), (rows - B, H), (rows - B, H))
+        return cls(*(states.new_empty(size) for size in sizes))
+
+    def level(self, d: int, batch: int) -> _Buffers:
+        """The rows of one level; there are no queries at the root."""
+        first, end = (batch * ((1 << n) - 1) for n in (d, d + 1))
+        inner, asked = slice(first, end), slice(max(0, first - batch), end - batch)
+        return _Buffers(self.cat[inner], self.hidden[inner], self.made[inner], self.dropped[asked], self.queries[asked])
+
+
+def _leaves(states: Tensor, logits: Tensor, w: Weights, s: Settings, d: int) -> Leaves:
+    """The logits of the vertices of one level."""
+    first = (1 << d) - 1
+    return Leaves(states[:, first:], states.stride(0), w.leaf, logits[:, first:], logits.stride(0), s.p, LEAF + d)
+
+
+class _Expansion(torch.autograd.Function):
+    """See ``expand``."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, root: Tensor, context: Tensor, keys: Tensor, values: Tensor, mask: Tensor, seed: Tensor,
+        settings: Settings, *weights: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        (B, H), s, w, sources = root.shape, settings, Weights(*weights), Sources(keys, values, mask)
+        states = root.new_empty(B, (2 << s.depth) - 1, H)
+        logits = root.new_zeros(B, (2 << s.depth) - 1)
+        buffers = _Buffers.empty(states, s.depth)
+        states[:, 0] = root
+        _enter[(triton.cdiv(B, ROWS),)](
+            root, context, buffers.cat, w.leaf, logits, seed, B, logits.stride(0),
+            P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS,
+        )  # fmt: skip
+        for d in range(s.depth):
+            here, inner = buffers.level(d, B), d + 1 < s.depth
+            if d:
+                torch.addmm(w.query_bias, here.dropped, w.query.T, out=here.queries)
+                norm = Normalisation(w.query_norm, w.query_norm_bias, s.query_eps)
+                attend(here.queries, norm, sources, here.cat[:, H:], seed, leaves=_leaves(states, logits, w, s, d))
+            torch.ops.aten._addmm_activation.out(w.first_bias, here.cat, w.first.T, out=here.hidden)
+            torch.addmm(w.second_bias, here.hidden, w.second.T, out=here.made)
+            below = buffers.level(d + 1, B) if inner else here
+            _children[(triton.cdiv(len(here.cat), ROWS),)](
+                here.made, here.cat, w.norm, w.norm_bias, states, below.dropped, below.cat, seed,
+                len(here.cat), 1 << d, states.stride(0), s.eps,
+                P=s.p, P_QUERY=s.p_query, PLACE=STATE + d + 1, PLACE_QUERY=QUERY + d + 1, INNER=inner, H=H, ROWS=ROWS,
+            )  # fmt: skip
+        ctx.save_for_backward(root, context, keys, values, mask, seed, states, *weights, *buffers)
+        ctx.settings = settings
+        ctx.set_materialize_grads(False)
+        return states, logits, buffers.cat[:, H:].clone() if s.contexts else root.new_empty(0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, grad_states: Tensor, grad_logits: Tensor, grad_contexts: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        root, context, keys, values, mask, seed, states, *rest = ctx.saved_tensors
+        w, buffers = Weights(*rest[: len(Weights._fields)]), _Buffers(*rest[len(Weights._fields) :])
+        (B, H), s, sources = root.shape, ctx.settings, Sources(keys, values, mask)
+        grad_states, grad_logits = grad_states.contiguous(), grad_logits.contiguous()
+        grads = _Buffers(*(torch.empty_like(buffer) for buffer in buffers))
+        of_norm = root.new_zeros(triton.cdiv(B << (s.depth - 1), ROWS), 2, H)
+        sums = Gradients.empty(1, sources)
+        of_gated = root
+        for d in reversed(range(s.depth)):
+            here, there, inner = buffers.level(d, B), grads.level(d, B), d + 1 < s.depth
+            below, of_parent = grads.level(d + 1, B) if inner else there, root.new_empty(len(here.cat), H)
+            _children_backward[(triton.cdiv(len(here.cat), ROWS),)](
+                here.made, here.cat, w.norm, w.norm_bias, grad_states, below.dropped, below.cat, of_gated, w.leaf,
+                grad_logits, seed, there.made, of_parent, of_norm, len(here.cat), 1 << d, states.stride(0),
+                grad_logits.stride(0), s.eps,
+                P=s.p, P_QUERY=s.p_query, PLACE=STATE + d + 1, PLACE_QUERY=QUERY + d + 1, PLACE_LEAF=LEAF + d + 1,
+                INNER=inner, H=H, ROWS=ROWS,
+            )  # fmt: skip
+            of_gated = of_parent
+            torch.mm(there.made, w.second, out=there.hidden)
+            torch.ops.aten.threshold_backward.grad_input(there.hidden, here.hidden, 0, grad_input=there.hidden)
+            torch.mm(there.hidden, w.first, out=there.cat)
+            if grad_contexts is not None:
+                there.cat[:, H:] += _Buffers(*[grad_contexts] * 5).level(d, B).cat
+            if d:
+                norm = Normalisation(w.query_norm, w.query_norm_bias, s.query_eps)
+                attend_back(
+                    here.queries, norm, sources, there.cat[:, H:], seed, sums, inner, there.queries,
+                    contexts=here.cat[:, H:], leaves=_leaves(states, grad_logits, w, s, d),
+                )  # fmt: skip
+                torch.mm(there.queries, w.query, out=there.dropped)
+        of_root, of_context = torch.empty_like(root), torch.empty_like(context)
+        of_leaf = root.new_empty(triton.cdiv(B, ROWS), 2 * H + 1)
+        _leave[(triton.cdiv(B, ROWS),)](
+            root, context, grad_states, grads.cat, of_gated, w.leaf, grad_logits, seed, of_root, of_context, of_leaf,
+            B, states.stride(0), grad_logits.stride(0), P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS,
+        )  # fmt: skip
+        of_weights = _weight_gradients(buffers, grads, of_norm, of_leaf.sum(0), sums if s.depth > 1 else None)
+        of_keys, of_values = (sums.keys[0], sums.values[0]) if s.depth > 1 else (None, None)
+        return of_root, of_context, of_keys, of_values, None, None, None, *of_weights
+
+
+def _weight_gradients(
+    buffers: _Buffers, grads: _Buffers, of_norm: Tensor, of_leaf: Tensor, sums: Gradients | None
+) -> tuple[Tensor | None, ...]:
+    """One product for each weight, in the order of ``Weights``; a tree of one level asks nothing of the source."""
+    asked: tuple[Tensor | None, ...] = (None,) * 4
+    if sums is not None:
+        asked = (grads.queries.T @ buffers.dropped, grads.queries.sum(0), *sums.norm.sum((0, 1)))
+        of_leaf = of_leaf + sums.leaf.sum((0, 1))
+    first = grads.hidden.T @ buffers.cat, grads.hidden.sum(0)
+    second = grads.made.T @ buffers.hidden, grads.made.sum(0)
+    return *asked, *first, *second, *of_norm.sum(0), of_leaf
+
+
+def can_expand(positions: int, width: int, depth: int, batch: int) -> bool:
+    """Whether the kernels can do it: what they count must fit into 32 bits, too."""
+    return depth > 0 and fits(positions, width) and (batch << depth) * 4 * width < 1 << 31
+
+
+def expand(
+    root: Tensor, context: Tensor, sources: Sources, settings: Settings, weights: Weights, seed: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The tree below a root: root, context (B, H) → states (B, V, H), leaf logits (B, V), contexts of inner vertices.
+
+    Contexts (B, V // 2, H) only where the settings ask for them.
+    """
+    states, logits, contexts = _Expansion.apply(
+        root.contiguous(), context.contiguous(), *(tensor.contiguous() for tensor in sources), seed, settings, *weights
+    )  # pyright: ignore[reportGeneralTypeIssues]
+    if not settings.contexts:
+        return states, logits, None
+    B, H = root.shape
+    levels = torch.split(contexts, [B << d for d in range(settings.depth)])
+    return states, logits, torch.cat([level.view(B, -1, H) for level in levels], 1)

@@ -1,0 +1,916 @@
+"""Ordered Memory's loop over positions and slots as few kernels: two for each slot and one for each position.
+
+The names are those of ``encoders.ordered_memory``: at position t, M̂ are the candidates and M the memory, one row for
+each slot i, and p the attention over the slots, with →p and ←p its sums from both ends. The kernels, in their order:
+
+    _attend     M̂ of the position before, its keys, p, M                                       once a position
+    _hidden     node_{i−1} from the outputs of the slot before; hidden_i = relu(W [node_{i−1}; M_i] + b)   every slot
+    _outputs    outputs_i = W' hidden_i + b': three gates and a candidate                                  every slot
+    _finish     the last node of all                                                           once
+
+Row statistics stand between a product's columns and what is made of them; so a kernel starts with the elementwise part
+of the step before, which each of its programs repeats for its own rows, and one of them stores. The way back has the
+same three kernels, mirrored (``_hidden_back``, ``_node_back``, ``_attend_back``), and passes on only what the position
+before waits for. Gradients of weights come at the end, from one product over all positions and slots.
+
+Within a position, everything is kept as (M, B, …): row i B + b is slot i of sentence b.
+"""
+
+# pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false, reportOperatorIssue=false
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from torch_ctree.models.fused.chance import keep
+
+MOST = 1024
+"""The largest H for which the tiles fit."""
+
+# Where dropout stands: at position t, use u has the place PLACES t + u, and unit h of row r of width w the number r w + h.
+PLACES = tl.constexpr(5)
+KEY, SCORE, MEMORY, NODE, HIDDEN = map(tl.constexpr, range(5))
+
+# One number for each row: (FIELDS, M, B) at each position. Kept on the way forward, and on the way back.
+FIELDS, BACK_FIELDS = 7, 3
+UP, DOWN, RATIO, KEY_MEAN, KEY_RSTD, MEAN, RSTD = map(tl.constexpr, range(FIELDS))
+D_UP, D_OPEN, D_SCORE = map(tl.constexpr, range(BACK_FIELDS))
+
+
+class Weights(NamedTuple):
+    """All that is learnt: layers as (out, in), and the two layer norms."""
+
+    key: Tensor  # (H, H)
+    key_bias: Tensor
+    key_gain: Tensor
+    key_shift: Tensor
+    score: Tensor  # (1, H)
+    score_bias: Tensor  # changes nothing: attention is a softmax
+    node: Tensor  # (4H, H)
+    node_bias: Tensor
+    memory: Tensor  # (4H, H)
+    out: Tensor  # (4H, 4H)
+    out_bias: Tensor
+    gain: Tensor
+    shift: Tensor
+
+
+def candidates(x: Tensor, queries: Tensor, weights: Weights, slots: int, p: float, eps: float, seed: Tensor) -> Tensor:
+    """x, queries (B, S, H) → M̂ of every position, (B, S, M, H)
+
+    p: dropout, 0 for none; eps: of both layer norms; seed: (1,), as of ``chance.new_seed``; not read if p is 0
+    """
+    if x.shape[1] == 1:
+        return x[:, :, None].repeat(1, 1, slots, 1)
+    return _Candidates.apply(x, queries, seed, slots, p, eps, *weights)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Parts of kernels. Tiles are (rows, units); row, mean, rstd and share are (rows,), unit, gain and shift are (units,).
+
+
+@triton.jit
+def _tile(pointer, row, unit, mask, width: tl.constexpr):
+    """Rows of a contiguous matrix; 0 outside."""
+    return tl.load(pointer + row[:, None] * width + unit[None, :], mask=mask, other=0.0)
+
+
+@triton.jit
+def _dropped(seed, place, row, unit, P: tl.constexpr, width: tl.constexpr):
+    """What each unit of a tile is multiplied by."""
+    return keep(seed, place, row[:, None] * width + unit[None, :], P)
+
+
+@triton.jit
+def _moments(x, mask, H: tl.constexpr, EPS: tl.constexpr):
+    """Mean and 1 / deviation of whole rows."""
+    mean = tl.sum(x, 1) / H
+    centred = tl.where(mask, x - mean[:, None], 0.0)
+    return mean, 1.0 / tl.sqrt(tl.sum(centred * centred, 1) / H + EPS)
+
+
+@triton.jit
+def _gates(outputs, row, unit, mask, H: tl.constexpr):
+    """The softmax of the first three quarters of the outputs."""
+    a = _tile(outputs, row, unit, mask, 4 * H)
+    b = _tile(outputs + H, row, unit, mask, 4 * H)
+    c = _tile(outputs + 2 * H, row, unit, mask, 4 * H)
+    top = tl.maximum(tl.maximum(a, b), c)
+    a, b, c = tl.exp(a - top), tl.exp(b - top), tl.exp(c - top)
+    total = a + b + c
+    return a / total, b / total, c / total
+
+
+@triton.jit
+def _new(outputs, row, unit, mask, mean, rstd, gain, shift, H: tl.constexpr):
+    """The last quarter of the outputs, normalised; and tanh of its layer norm."""
+    normal = (_tile(outputs + 3 * H, row, unit, mask, 4 * H) - mean[:, None]) * rstd[:, None]
+    return normal, 1.0 - 2.0 / (1.0 + tl.exp(2.0 * (normal * gain[None, :] + shift[None, :])))
+
+
+@triton.jit
+def _node(x, below, memory, share, outputs, row, unit, mask, mean, rstd, gain, shift, H: tl.constexpr):
+    """x (1 − →p) + cell →p, from tiles of x, the node below and the memory, and the outputs."""
+    a, b, c = _gates(outputs, row, unit, mask, H)
+    _, new = _new(outputs, row, unit, mask, mean, rstd, gain, shift, H)
+    return x + share[:, None] * (a * below + b * memory + c * new - x)
+
+
+@triton.jit
+def _vector(pointer, unit, H: tl.constexpr):
+    return tl.load(pointer + unit, mask=unit < H, other=0.0)
+
+
+@triton.jit
+def _matrix(pointer, i, j, i_stride, j_stride, i_end, j_end):
+    """A tile of a weight: rows i, columns j."""
+    at = pointer + i[:, None] * i_stride + j[None, :] * j_stride
+    return tl.load(at, mask=(i[:, None] < i_end) & (j[None, :] < j_end), other=0.0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Forward
+
+
+@triton.jit
+def _before(
+    found, x, below, memory, share, outputs, place, place_x, place_below, row, unit, mask, last, mean, rstd,
+    gain, shift, H: tl.constexpr, FIRST: tl.constexpr,
+):  # fmt: skip
+    """A tile of M̂ of the position before, whose last slot is still in its outputs, but for the first position."""
+    here = mask & last[:, None]
+    if FIRST:
+        value = tl.load(found + place[:, None] + unit[None, :], mask=mask, other=0.0)
+    else:
+        value = tl.load(found + place[:, None] + unit[None, :], mask=mask & (last[:, None] == 0), other=0.0)
+        word = tl.load(x + place_x[:, None] + unit[None, :], mask=here, other=0.0)
+        left = tl.load(below + place_below[:, None] + unit[None, :], mask=here, other=0.0)
+        right = _tile(memory, row, unit, here, H)
+        node = _node(word, left, right, share, outputs, row, unit, here, mean, rstd, gain, shift, H)
+        value = tl.where(last[:, None], node, value)
+    return value
+
+
+@triton.jit(do_not_specialize=["t"])
+def _attend(
+    found, x, below, queries, seed,
+    outputs_before, memory_before, fields_before,
+    memory, fields, keys, fed,
+    w_key, b_key, key_gain, key_shift, w_score, gain, shift,
+    t, B, found_row, x_row, below_row,
+    H: tl.constexpr, M: tl.constexpr, P: tl.constexpr, EPS: tl.constexpr, PRECISION: tl.constexpr,
+    SCALE: tl.constexpr, FIRST: tl.constexpr, ROWS: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Keys, attention and memory of position t for some whole sentences; M̂ and x are those of the position before.
+
+    fed: what the key layer was given, M̂ after dropout
+    """
+    local = tl.arange(0, ROWS)
+    slot = local % SLOTS
+    sentence = tl.program_id(0) * (ROWS // SLOTS) + local // SLOTS
+    row = slot * B + sentence
+    real = (slot < M) & (sentence < B)
+    last = slot == M - 1
+    place = sentence.to(tl.int64) * found_row + slot * H
+    place_x = sentence.to(tl.int64) * x_row
+    place_below = sentence.to(tl.int64) * below_row
+    seed = tl.load(seed)
+    whole = tl.arange(0, WIDE)
+    whole_mask = real[:, None] & (whole[None, :] < H)
+
+    # The last slot of the position before: its statistics, so that it can be finished block by block.
+    mean = tl.zeros((ROWS,), tl.float32)
+    rstd = tl.zeros((ROWS,), tl.float32)
+    share = tl.zeros((ROWS,), tl.float32)
+    if not FIRST:
+        ending = real & last
+        new = _tile(outputs_before + 3 * H, row, whole, whole_mask & last[:, None], 4 * H)
+        mean, rstd = _moments(new, whole_mask, H, EPS)
+        share = tl.load(fields_before + UP * M * B + row, mask=ending, other=0.0)
+        tl.store(fields_before + MEAN * M * B + row, mean, mask=ending)
+        tl.store(fields_before + RSTD * M * B + row, rstd, mask=ending)
+
+    key = tl.zeros((ROWS, WIDE), tl.float32)
+    for start in range(0, H, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        mask = real[:, None] & (unit[None, :] < H)
+        value = _before(
+            found, x, below, memory_before, share, outputs_before, place, place_x, place_below, row, unit, mask, last,
+            mean, rstd, _vector(gain, unit, H), _vector(shift, unit, H), H, FIRST,
+        )  # fmt: skip
+        if not FIRST:
+            tl.store(found + place[:, None] + unit[None, :], value, mask=mask & last[:, None])
+        value *= _dropped(seed, t * PLACES + KEY, row, unit, P, H)
+        tl.store(fed + row[:, None] * H + unit[None, :], value, mask=mask)
+        key = tl.dot(value, _matrix(w_key, unit, whole, 1, H, H, H), key, input_precision=PRECISION)
+    key += _vector(b_key, whole, H)[None, :]
+    tl.store(keys + row[:, None] * H + whole[None, :], key, mask=whole_mask)
+
+    # score = w · relu(query + layernorm(key)) / √H
+    key_mean, key_rstd = _moments(key, whole_mask, H, EPS)
+    normal = (key - key_mean[:, None]) * key_rstd[:, None]
+    query = tl.load(queries + place_x[:, None] + whole[None, :], mask=whole_mask, other=0.0)
+    mixed = query + normal * _vector(key_gain, whole, H)[None, :] + _vector(key_shift, whole, H)[None, :]
+    mixed = tl.maximum(mixed, 0.0) * _dropped(seed, t * PLACES + SCORE, row, whole, P, H)
+    score = tl.sum(mixed * _vector(w_score, whole, H)[None, :], 1) * SCALE
+
+    # p ∝ exp(score) × what is open: slot i as far as slot i + 1 was reached before, the last one always.
+    reached = tl.zeros((ROWS,), tl.float32)
+    if not FIRST:
+        reached = tl.load(fields_before + UP * M * B + row + B, mask=real & (slot < M - 1), other=0.0)
+    score = tl.reshape(tl.where(slot < M, score, float("-inf")), (ROWS // SLOTS, SLOTS))
+    opened = tl.reshape(tl.where(last, 1.0, reached), (ROWS // SLOTS, SLOTS))
+    weight = tl.exp(score - tl.max(score, 1)[:, None])
+    ratio = weight / tl.sum(weight * opened, 1)[:, None]
+    up = tl.cumsum(ratio * opened, 1)
+    down = tl.reshape(tl.cumsum(ratio * opened, 1, reverse=True), (ROWS,))
+    tl.store(fields + UP * M * B + row, tl.reshape(up, (ROWS,)), mask=real)
+    tl.store(fields + DOWN * M * B + row, down, mask=real)
+    tl.store(fields + RATIO * M * B + row, tl.reshape(ratio, (ROWS,)), mask=real)
+    tl.store(fields + KEY_MEAN * M * B + row, key_mean, mask=real)
+    tl.store(fields + KEY_RSTD * M * B + row, key_rstd, mask=real)
+
+    for start in range(0, H, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        mask = real[:, None] & (unit[None, :] < H)
+        value = _before(
+            found, x, below, memory_before, share, outputs_before, place, place_x, place_below, row, unit, mask, last,
+            mean, rstd, _vector(gain, unit, H), _vector(shift, unit, H), H, FIRST,
+        )  # fmt: skip
+        old = tl.zeros((ROWS, BLOCK), tl.float32)
+        if not FIRST:
+            old = _tile(memory_before, row, unit, mask, H)
+        tl.store(memory + row[:, None] * H + unit[None, :], old + down[:, None] * (value - old), mask=mask)
+
+
+@triton.jit(do_not_specialize=["t", "slot"])
+def _hidden(
+    x, below, found, seed, outputs, memory, fields, hidden, fed_node, fed_memory,
+    w_node, b_node, w_memory, gain, shift,
+    t, slot, B, found_row, x_row, below_row,
+    H: tl.constexpr, M: tl.constexpr, P: tl.constexpr, EPS: tl.constexpr, PRECISION: tl.constexpr,
+    FIRST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The hidden layer of a slot, and the node of the slot before, which is x for the FIRST slot.
+
+    found: M̂ at this position of the slot before; below: of the one before that, or x; outputs, memory, hidden, fed_…:
+    of all slots at this position; fed_…: what the layer was given, after dropout
+    """
+    sentence = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    real = sentence < B
+    first = tl.program_id(1) == 0  # it stores what all of them have computed
+    row = slot * B + sentence
+    row_before = row - B
+    place_x = sentence.to(tl.int64) * x_row
+    place_below = sentence.to(tl.int64) * below_row
+    place = sentence.to(tl.int64) * found_row
+    seed = tl.load(seed)
+
+    mean = tl.zeros((ROWS,), tl.float32)
+    rstd = tl.zeros((ROWS,), tl.float32)
+    share = tl.zeros((ROWS,), tl.float32)
+    if not FIRST:
+        whole = tl.arange(0, WIDE)
+        whole_mask = real[:, None] & (whole[None, :] < H)
+        mean, rstd = _moments(_tile(outputs + 3 * H, row_before, whole, whole_mask, 4 * H), whole_mask, H, EPS)
+        share = tl.load(fields + UP * M * B + row_before, mask=real, other=0.0)
+        tl.store(fields + MEAN * M * B + row_before, mean, mask=real & first)
+        tl.store(fields + RSTD * M * B + row_before, rstd, mask=real & first)
+
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for start in range(0, H, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        mask = real[:, None] & (unit[None, :] < H)
+        node = tl.load(x + place_x[:, None] + unit[None, :], mask=mask, other=0.0)
+        if not FIRST:
+            left = tl.load(below + place_below[:, None] + unit[None, :], mask=mask, other=0.0)
+            right = _tile(memory, row_before, unit, mask, H)
+            node = _node(
+                node, left, right, share, outputs, row_before, unit, mask, mean, rstd,
+                _vector(gain, unit, H), _vector(shift, unit, H), H,
+            )  # fmt: skip
+            tl.store(found + place[:, None] + unit[None, :], node, mask=mask & first)
+        node *= _dropped(seed, t * PLACES + NODE, row, unit, P, H)
+        stored = _tile(memory, row, unit, mask, H) * _dropped(seed, t * PLACES + MEMORY, row, unit, P, H)
+        tl.store(fed_node + row[:, None] * H + unit[None, :], node, mask=mask & first)
+        tl.store(fed_memory + row[:, None] * H + unit[None, :], stored, mask=mask & first)
+        total = tl.dot(node, _matrix(w_node, unit, column, 1, H, H, 4 * H), total, input_precision=PRECISION)
+        total = tl.dot(stored, _matrix(w_memory, unit, column, 1, H, H, 4 * H), total, input_precision=PRECISION)
+    total = tl.maximum(total + _vector(b_node, column, 4 * H)[None, :], 0.0)
+    total *= _dropped(seed, t * PLACES + HIDDEN, row, column, P, 4 * H)
+    at = hidden + row[:, None] * (4 * H) + column[None, :]
+    tl.store(at, total, mask=real[:, None] & (column[None, :] < 4 * H))
+
+
+@triton.jit
+def _outputs(
+    hidden, outputs, w_out, b_out, B,
+    H: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """outputs = W' hidden + b' of one slot"""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for start in range(0, 4 * H, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        left = _tile(hidden, row, unit, (row[:, None] < B) & (unit[None, :] < 4 * H), 4 * H)
+        right = _matrix(w_out, unit, column, 1, 4 * H, 4 * H, 4 * H)
+        total = tl.dot(left, right, total, input_precision=PRECISION)
+    total += _vector(b_out, column, 4 * H)[None, :]
+    at = outputs + row[:, None] * (4 * H) + column[None, :]
+    tl.store(at, total, mask=(row[:, None] < B) & (column[None, :] < 4 * H))
+
+
+@triton.jit
+def _finish(
+    x, below, found, outputs, memory, fields, gain, shift, B, found_row, x_row, below_row,
+    H: tl.constexpr, M: tl.constexpr, EPS: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The node of the last slot at the last position; found: M̂ there, the rest as in ``_hidden``."""
+    sentence = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    real = sentence < B
+    row = (M - 1) * B + sentence
+    place_x = sentence.to(tl.int64) * x_row
+    place_below = sentence.to(tl.int64) * below_row
+    place = sentence.to(tl.int64) * found_row
+    whole = tl.arange(0, WIDE)
+    whole_mask = real[:, None] & (whole[None, :] < H)
+    mean, rstd = _moments(_tile(outputs + 3 * H, row, whole, whole_mask, 4 * H), whole_mask, H, EPS)
+    tl.store(fields + MEAN * M * B + row, mean, mask=real)
+    tl.store(fields + RSTD * M * B + row, rstd, mask=real)
+    share = tl.load(fields + UP * M * B + row, mask=real, other=0.0)
+    for start in range(0, H, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        mask = real[:, None] & (unit[None, :] < H)
+        node = tl.load(x + place_x[:, None] + unit[None, :], mask=mask, other=0.0)
+        left = tl.load(below + place_below[:, None] + unit[None, :], mask=mask, other=0.0)
+        right = _tile(memory, row, unit, mask, H)
+        node = _node(
+            node, left, right, share, outputs, row, unit, mask, mean, rstd,
+            _vector(gain, unit, H), _vector(shift, unit, H), H,
+        )  # fmt: skip
+        tl.store(found + place[:, None] + unit[None, :], node, mask=mask)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Backward: d_ is the gradient of what follows
+
+
+@triton.jit(do_not_specialize=["slot"])
+def _hidden_back(
+    x, below, outputs, memory, fields, hidden, w_out, gain, shift,
+    d_node, d_outputs, d_pre, d_fields,
+    slot, B, x_row, below_row,
+    H: tl.constexpr, M: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """From the gradient of a node to that of its outputs, →p and hidden layer before relu.
+
+    below: the node of the slot before, or x; d_node: of this slot; the rest: of all slots at this position
+    """
+    sentence = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    real = sentence < B
+    first = tl.program_id(1) == 0
+    row = slot * B + sentence
+    place_x = sentence.to(tl.int64) * x_row
+    place_below = sentence.to(tl.int64) * below_row
+    mean = tl.load(fields + MEAN * M * B + row, mask=real, other=0.0)
+    rstd = tl.load(fields + RSTD * M * B + row, mask=real, other=0.0)
+    share = tl.load(fields + UP * M * B + row, mask=real, other=0.0)
+
+    # Layer norm's two means, of g = gain × the gradient of its output, and of g × what it normalised.
+    d_mean = tl.zeros((ROWS,), tl.float32)
+    d_slope = tl.zeros((ROWS,), tl.float32)
+    for start in range(0, H, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        mask = real[:, None] & (unit[None, :] < H)
+        scale = _vector(gain, unit, H)
+        _, _, c = _gates(outputs, row, unit, mask, H)
+        normal, new = _new(outputs, row, unit, mask, mean, rstd, scale, _vector(shift, unit, H), H)
+        d_new = _tile(d_node, sentence, unit, mask, H) * share[:, None] * c * (1.0 - new * new) * scale[None, :]
+        d_mean += tl.sum(d_new, 1)
+        d_slope += tl.sum(d_new * normal, 1)
+    d_mean, d_slope = d_mean / H, d_slope / H
+
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    d_up = tl.zeros((ROWS,), tl.float32)
+    for start in range(0, H, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        mask = real[:, None] & (unit[None, :] < H)
+        scale = _vector(gain, unit, H)
+        a, b, c = _gates(outputs, row, unit, mask, H)
+        normal, new = _new(outputs, row, unit, mask, mean, rstd, scale, _vector(shift, unit, H), H)
+        word = tl.load(x + place_x[:, None] + unit[None, :], mask=mask, other=0.0)
+        left = tl.load(below + place_below[:, None] + unit[None, :], mask=mask, other=0.0)
+        right = _tile(memory, row, unit, mask, H)
+        cell = a * left + b * right + c * new
+        d = _tile(d_node, sentence, unit, mask, H)
+        d_up += tl.sum(d * (cell - word), 1)
+        d *= share[:, None]
+        d_new = d * c * (1.0 - new * new) * scale[None, :]
+        d_a, d_b, d_c = a * (left - cell) * d, b * (right - cell) * d, c * (new - cell) * d
+        d_new = (d_new - d_mean[:, None] - normal * d_slope[:, None]) * rstd[:, None]
+        d_new = tl.where(mask, d_new, 0.0)
+        at = d_outputs + row[:, None] * (4 * H) + unit[None, :]
+        tl.store(at, d_a, mask=mask & first)
+        tl.store(at + H, d_b, mask=mask & first)
+        tl.store(at + 2 * H, d_c, mask=mask & first)
+        tl.store(at + 3 * H, d_new, mask=mask & first)
+        w = w_out
+        total = tl.dot(d_a, _matrix(w, unit, column, 4 * H, 1, H, 4 * H), total, input_precision=PRECISION)
+        w += 4 * H * H
+        total = tl.dot(d_b, _matrix(w, unit, column, 4 * H, 1, H, 4 * H), total, input_precision=PRECISION)
+        w += 4 * H * H
+        total = tl.dot(d_c, _matrix(w, unit, column, 4 * H, 1, H, 4 * H), total, input_precision=PRECISION)
+        w += 4 * H * H
+        total = tl.dot(d_new, _matrix(w, unit, column, 4 * H, 1, H, 4 * H), total, input_precision=PRECISION)
+    tl.store(d_fields + D_UP * M * B + row, d_up, mask=real & first)
+    # What is above zero after relu and dropout was above zero and kept.
+    mask = real[:, None] & (column[None, :] < 4 * H)
+    lives = _tile(hidden, row, column, mask, 4 * H) > 0.0
+    d_total = tl.where(lives, total * (1.0 / (1.0 - P)), 0.0)
+    tl.store(d_pre + row[:, None] * (4 * H) + column[None, :], d_total, mask=mask)
+
+
+@triton.jit(do_not_specialize=["t", "slot"])
+def _node_back(
+    seed, outputs, fields, d_node, d_pre, d_below, d_memory, w_both,
+    t, slot, B,
+    H: tl.constexpr, M: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Adds to the gradients of the node of the slot before (half 0; of x below the first) and of the memory (half 1).
+
+    w_both: (4H, 2H), the weights of both; d_below: of the slot before; d_node: of this slot; the rest: of all slots
+    """
+    half = tl.program_id(2)
+    sentence = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    real = sentence < B
+    row = slot * B + sentence
+    w_both += half * H
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for start in range(0, 4 * H, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        left = _tile(d_pre, row, unit, real[:, None] & (unit[None, :] < 4 * H), 4 * H)
+        right = _matrix(w_both, unit, column, 2 * H, 1, 4 * H, H)
+        total = tl.dot(left, right, total, input_precision=PRECISION)
+    total *= _dropped(tl.load(seed), t * PLACES + NODE + (MEMORY - NODE) * half, row, column, P, H)
+    mask = real[:, None] & (column[None, :] < H)
+    a, b, _ = _gates(outputs, row, column, mask, H)
+    share = tl.load(fields + UP * M * B + row, mask=real, other=0.0)
+    d = _tile(d_node, sentence, column, mask, H) * share[:, None]
+    if half == 0:
+        # Below the first slot is x, of which nothing is known yet.
+        total += a * d + _tile(d_below, sentence, column, mask & (slot > 0), H)
+        tl.store(d_below + sentence[:, None] * H + column[None, :], total, mask=mask)
+    else:
+        total += b * d + _tile(d_memory, row, column, mask, H)
+        tl.store(d_memory + row[:, None] * H + column[None, :], total, mask=mask)
+
+
+@triton.jit
+def _key_tile(
+    keys, queries, place_x, row, unit, mask, mean, rstd, gain, shift, w_score, d_score, seed, place,
+    H: tl.constexpr, P: tl.constexpr,
+):  # fmt: skip
+    """The normalised key; relu(query + layernorm(key)) after dropout; and the gradient of what relu is given."""
+    normal = (_tile(keys, row, unit, mask, H) - mean[:, None]) * rstd[:, None]
+    query = tl.load(queries + place_x[:, None] + unit[None, :], mask=mask, other=0.0)
+    mixed = query + normal * gain[None, :] + shift[None, :]
+    kept = _dropped(seed, place, row, unit, P, H)
+    kept = tl.where(mask & (mixed > 0.0), kept, 0.0)
+    return normal, mixed * kept, d_score[:, None] * w_score[None, :] * kept
+
+
+@triton.jit(do_not_specialize=["t", "later"])
+def _attend_back(
+    found, queries, seed, fields_before, memory_before, fields, keys,
+    w_key, key_gain, key_shift, w_score,
+    grad, d_memory, d_memory_before, d_found, d_keys, d_fields, d_fields_after,
+    t, later, B, found_row, x_row,
+    H: tl.constexpr, M: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
+    SCALE: tl.constexpr, FIRST: tl.constexpr, ROWS: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """From the gradient of M and p at position t to that of M, M̂ and p at the one before.
+
+    grad: what the caller wants of M̂ at the position before; d_found: all of it; later: whether there is a position after
+    """
+    local = tl.arange(0, ROWS)
+    slot = local % SLOTS
+    sentence = tl.program_id(0) * (ROWS // SLOTS) + local // SLOTS
+    row = slot * B + sentence
+    real = (slot < M) & (sentence < B)
+    place = sentence.to(tl.int64) * found_row + slot * H
+    place_x = sentence.to(tl.int64) * x_row
+    seed = tl.load(seed)
+
+    # M_t = M_{t−1} + ←p (M̂ − M_{t−1})
+    d_down = tl.zeros((ROWS,), tl.float32)
+    for start in range(0, H, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        mask = real[:, None] & (unit[None, :] < H)
+        change = tl.load(found + place[:, None] + unit[None, :], mask=mask, other=0.0)
+        if not FIRST:
+            change -= _tile(memory_before, row, unit, mask, H)
+        d_down += tl.sum(_tile(d_memory, row, unit, mask, H) * change, 1)
+
+    # →p was also what decided which slots were open at the position after.
+    d_up = tl.load(d_fields + D_UP * M * B + row, mask=real, other=0.0)
+    d_up += tl.load(d_fields_after + D_OPEN * M * B + row - B, mask=real & (slot > 0) & (later > 0), other=0.0)
+    d_p = tl.cumsum(tl.reshape(d_up, (ROWS // SLOTS, SLOTS)), 1, reverse=True)
+    d_p += tl.cumsum(tl.reshape(d_down, (ROWS // SLOTS, SLOTS)), 1)
+    reached = tl.zeros((ROWS,), tl.float32)
+    if not FIRST:
+        reached = tl.load(fields_before + UP * M * B + row + B, mask=real & (slot < M - 1), other=0.0)
+    opened = tl.reshape(tl.where(slot == M - 1, 1.0, reached), (ROWS // SLOTS, SLOTS))
+    ratio = tl.load(fields + RATIO * M * B + row, mask=real, other=0.0)
+    ratio = tl.reshape(ratio, (ROWS // SLOTS, SLOTS))
+    d_open = ratio * (d_p - tl.sum(ratio * opened * d_p, 1)[:, None])
+    d_score = tl.reshape(d_open * opened, (ROWS,)) * SCALE
+    tl.store(d_fields + D_OPEN * M * B + row, tl.reshape(d_open, (ROWS,)), mask=real)
+    tl.store(d_fields + D_SCORE * M * B + row, d_score, mask=real)
+
+    key_mean = tl.load(fields + KEY_MEAN * M * B + row, mask=real, other=0.0)
+    key_rstd = tl.load(fields + KEY_RSTD * M * B + row, mask=real, other=0.0)
+    d_mean = tl.zeros((ROWS,), tl.float32)
+    d_slope = tl.zeros((ROWS,), tl.float32)
+    for start in range(0, H, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        mask = real[:, None] & (unit[None, :] < H)
+        scale = _vector(key_gain, unit, H)
+        normal, _, d = _key_tile(
+            keys, queries, place_x, row, unit, mask, key_mean, key_rstd, scale, _vector(key_shift, unit, H),
+            _vector(w_score, unit, H), d_score, seed, t * PLACES + SCORE, H, P,
+        )  # fmt: skip
+        d *= scale[None, :]
+        d_mean += tl.sum(d, 1)
+        d_slope += tl.sum(d * normal, 1)
+    d_mean, d_slope = d_mean / H, d_slope / H
+
+    whole = tl.arange(0, WIDE)
+    total = tl.zeros((ROWS, WIDE), tl.float32)
+    for start in range(0, H, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        mask = real[:, None] & (unit[None, :] < H)
+        scale = _vector(key_gain, unit, H)
+        normal, _, d = _key_tile(
+            keys, queries, place_x, row, unit, mask, key_mean, key_rstd, scale, _vector(key_shift, unit, H),
+            _vector(w_score, unit, H), d_score, seed, t * PLACES + SCORE, H, P,
+        )  # fmt: skip
+        d = (d * scale[None, :] - d_mean[:, None] - normal * d_slope[:, None]) * key_rstd[:, None]
+        d = tl.where(mask, d, 0.0)
+        tl.store(d_keys + row[:, None] * H + unit[None, :], d, mask=mask)
+        total = tl.dot(d, _matrix(w_key, unit, whole, H, 1, H, H), total, input_precision=PRECISION)
+
+    mask = real[:, None] & (whole[None, :] < H)
+    total *= _dropped(seed, t * PLACES + KEY, row, whole, P, H)
+    total += tl.load(grad + place[:, None] + whole[None, :], mask=mask, other=0.0)
+    d = _tile(d_memory, row, whole, mask, H)
+    into = tl.load(fields + DOWN * M * B + row, mask=real, other=0.0)[:, None] * d
+    tl.store(d_found + row[:, None] * H + whole[None, :], total + into, mask=mask)
+    tl.store(d_memory_before + row[:, None] * H + whole[None, :], d - into, mask=mask)
+
+
+@triton.jit
+def _inputs_back(
+    queries, seed, fields, keys, outputs, key_gain, key_shift, w_score, gain, shift,
+    d_first, d_nodes, d_fields, d_x, d_queries, d_vectors,
+    B, S, fields_step, d_fields_step,
+    H: tl.constexpr, M: tl.constexpr, P: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The gradients of x and of the queries; and each (t, b)'s part in those of the layer norms and the score vector.
+
+    d_vectors: (S − 1, B, 5, H): score, key_gain, key_shift, gain, shift
+    """
+    sentence, t = tl.program_id(0), tl.program_id(1)
+    unit = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
+    slot = tl.arange(0, SLOTS)
+    row = slot * B + sentence
+    real = slot < M
+    mask = real[:, None] & (unit[None, :] < H)
+    place = (sentence.to(tl.int64) * S + t) * H + unit
+    if t == 0:
+        tl.store(d_x + place, tl.sum(_tile(d_first, row, unit, mask, H), 0), mask=unit < H)
+        tl.store(d_queries + place, tl.zeros((BLOCK,), tl.float32), mask=unit < H)
+    else:
+        step = (t - 1).to(tl.int64)
+        fields += step * fields_step
+        d_fields += step * d_fields_step
+        d_nodes += step * (M + 1) * B * H
+        share = tl.load(fields + UP * M * B + row, mask=real, other=0.0)
+        mean = tl.load(fields + MEAN * M * B + row, mask=real, other=0.0)
+        rstd = tl.load(fields + RSTD * M * B + row, mask=real, other=0.0)
+        d = _tile(d_nodes + B * H, row, unit, mask, H)
+        d_word = tl.sum(d * (1.0 - share[:, None]), 0)
+        d_word += tl.load(d_nodes + sentence * H + unit, mask=unit < H, other=0.0)
+        tl.store(d_x + place, d_word, mask=unit < H)
+
+        outputs += step * M * B * 4 * H
+        _, _, c = _gates(outputs, row, unit, mask, H)
+        normal, new = _new(outputs, row, unit, mask, mean, rstd, _vector(gain, unit, H), _vector(shift, unit, H), H)
+        d *= share[:, None] * c * (1.0 - new * new)
+        at = d_vectors + (step * B + sentence) * (5 * H) + unit
+        tl.store(at + 3 * H, tl.sum(d * normal, 0), mask=unit < H)
+        tl.store(at + 4 * H, tl.sum(d, 0), mask=unit < H)
+
+        key_mean = tl.load(fields + KEY_MEAN * M * B + row, mask=real, other=0.0)
+        key_rstd = tl.load(fields + KEY_RSTD * M * B + row, mask=real, other=0.0)
+        d_score = tl.load(d_fields + D_SCORE * M * B + row, mask=real, other=0.0)
+        place_x = (sentence.to(tl.int64) * S + t) * H + tl.zeros((SLOTS,), tl.int64)
+        normal, mixed, d = _key_tile(
+            keys + step * M * B * H, queries, place_x, row, unit, mask, key_mean, key_rstd, _vector(key_gain, unit, H),
+            _vector(key_shift, unit, H), _vector(w_score, unit, H), d_score, tl.load(seed), t * PLACES + SCORE, H, P,
+        )  # fmt: skip
+        d_query = tl.sum(d, 0)
+        tl.store(d_queries + place, d_query, mask=unit < H)
+        tl.store(at, tl.sum(mixed * d_score[:, None], 0), mask=unit < H)
+        tl.store(at + H, tl.sum(d * normal, 0), mask=unit < H)
+        tl.store(at + 2 * H, d_query, mask=unit < H)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Launching
+
+
+def _precision() -> str:
+    """As torch's own matrix products."""
+    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Sizes, and how they are cut into programs.
+
+    The products are small, so that what counts is how long one program takes: few rows each, and many programs.
+    """
+
+    B: int
+    S: int
+    M: int
+    H: int
+    p: float
+    eps: float
+    precision: str
+
+    @property
+    def wide(self) -> int:
+        return max(16, triton.next_power_of_2(self.H))  # tl.dot takes no fewer than 16
+
+    @property
+    def slots(self) -> int:
+        return max(2, triton.next_power_of_2(self.M))
+
+    @property
+    def rows(self) -> int:
+        """Sentences in a program that has one slot of them."""
+        return 16 if self.B <= 256 else 32
+
+    def by_slot(self, columns: int, halves: int = 1) -> tuple[int, int, int]:
+        """The grid of a kernel for one slot that makes so many columns."""
+        return triton.cdiv(self.B, self.rows), triton.cdiv(columns, 32), halves
+
+    def by_position(self) -> tuple[int]:
+        """The grid of a kernel for all slots of whole sentences."""
+        return (triton.cdiv(self.B, max(16, self.slots) // self.slots),)
+
+    def product(self, block: int) -> dict[str, Any]:
+        """Constants of a kernel for one slot."""
+        sizes = {"H": self.H, "PRECISION": self.precision, "ROWS": self.rows, "COLUMNS": 32}
+        return {**sizes, "BLOCK": block, "num_warps": 4, "num_stages": 3}
+
+    def position(self) -> dict[str, Any]:
+        """Constants of a kernel for all slots of whole sentences."""
+        wide = self.wide
+        return {
+            "H": self.H,
+            "M": self.M,
+            "P": self.p,
+            "PRECISION": self.precision,
+            "SCALE": 1 / math.sqrt(self.H),
+            "ROWS": max(16, self.slots),
+            "SLOTS": self.slots,
+            "WIDE": wide,
+            "BLOCK": wide if wide <= 128 else max(16, 8192 // wide),
+            "num_warps": 4 if wide <= 128 else 8,
+            "num_stages": 2,
+        }
+
+    @property
+    def units(self) -> int:
+        """Of a hidden layer or of outputs, in one step of a product."""
+        return min(128, 4 * self.wide)
+
+
+class _Kept(NamedTuple):
+    """What the way back needs, for each position but the first."""
+
+    memory: Tensor  # (S − 1, M, B, H)
+    outputs: Tensor  # (S − 1, M, B, 4H)
+    hidden: Tensor  # (S − 1, M, B, 4H), after dropout
+    keys: Tensor  # (S − 1, M, B, H), before layer norm
+    fed_key: Tensor  # (S − 1, M, B, H): what the layers were given, after dropout
+    fed_node: Tensor
+    fed_memory: Tensor
+    fields: Tensor  # (S − 1, FIELDS, M, B)
+
+
+def _forward(plan: _Plan, x: Tensor, queries: Tensor, seed: Tensor, weights: Weights) -> tuple[Tensor, _Kept]:
+    """x, queries: contiguous → (B, S, M, H)"""
+    B, S, M, H = plan.B, plan.S, plan.M, plan.H
+    found = x.new_empty(B, S, M, H)
+    found[:, 0] = x[:, :1]  # the first word fills every slot
+    kept = _Kept(
+        *(x.new_empty(S - 1, M, B, width) for width in (H, 4 * H, 4 * H, H, H, H, H)),
+        x.new_empty(S - 1, FIELDS, M, B),
+    )
+    for t in range(1, S):
+        _attend_at(plan, t, x, queries, seed, found, kept, weights)
+        for i in range(M):
+            _reduce_at(plan, t, i, x, seed, found, kept, weights)
+    below, below_row = _below(plan, x, found, S - 1, M - 1)
+    last = (kept.outputs[-1], kept.memory[-1], kept.fields[-1])
+    constants = {"H": H, "M": M, "EPS": plan.eps, "ROWS": 4, "WIDE": plan.wide, "BLOCK": min(plan.wide, 128)}
+    _finish[(triton.cdiv(B, 4),)](
+        x[:, -1], below, found[:, -1, -1], *last, weights.gain, weights.shift, B, S * M * H, S * H, below_row,
+        **constants,
+    )  # fmt: skip
+    return found, kept
+
+
+def _below(plan: _Plan, x: Tensor, found: Tensor, t: int, slot: int) -> tuple[Tensor, int]:
+    """The node of the slot before, x for the first one; and from one sentence's to the next one's."""
+    if slot == 0:
+        return x[:, t], plan.S * plan.H
+    return found[:, t, slot - 1], plan.S * plan.M * plan.H
+
+
+def _attend_at(
+    plan: _Plan, t: int, x: Tensor, queries: Tensor, seed: Tensor, found: Tensor, kept: _Kept, weights: Weights
+) -> None:
+    now, before = t - 1, max(t - 2, 0)
+    below, below_row = _below(plan, x, found, t - 1, plan.M - 1)
+    _attend[plan.by_position()](
+        found[:, t - 1], x[:, t - 1], below, queries[:, t], seed,
+        kept.outputs[before], kept.memory[before], kept.fields[before],
+        kept.memory[now], kept.fields[now], kept.keys[now], kept.fed_key[now],
+        weights.key, weights.key_bias, weights.key_gain, weights.key_shift, weights.score, weights.gain, weights.shift,
+        t, plan.B, plan.S * plan.M * plan.H, plan.S * plan.H, below_row,
+        FIRST=t == 1, EPS=plan.eps, **plan.position(),
+    )  # fmt: skip
+
+
+def _reduce_at(
+    plan: _Plan, t: int, slot: int, x: Tensor, seed: Tensor, found: Tensor, kept: _Kept, weights: Weights
+) -> None:
+    now, before = t - 1, max(slot - 1, 0)
+    below, below_row = _below(plan, x, found, t, before)
+    grid = plan.by_slot(4 * plan.H)
+    _hidden[grid](
+        x[:, t], below, found[:, t, before], seed,
+        kept.outputs[now], kept.memory[now], kept.fields[now], kept.hidden[now], kept.fed_node[now],
+        kept.fed_memory[now], weights.node, weights.node_bias, weights.memory, weights.gain, weights.shift,
+        t, slot, plan.B, plan.S * plan.M * plan.H, plan.S * plan.H, below_row,
+        M=plan.M, P=plan.p, EPS=plan.eps, FIRST=slot == 0, WIDE=plan.wide,
+        **plan.product(plan.wide if plan.wide <= 128 else 64),
+    )  # fmt: skip
+    _outputs[grid](
+        kept.hidden[now, slot], kept.outputs[now, slot], weights.out, weights.out_bias, plan.B,
+        **plan.product(plan.units),
+    )  # fmt: skip
+
+
+class _Back(NamedTuple):
+    """What the way back leaves behind, for the gradients of x and the weights."""
+
+    nodes: Tensor  # (S − 1, M + 1, B, H): of x below the first slot, and of M̂
+    first: Tensor  # (M, B, H): of M̂ at the first position
+    memory: Tensor  # (2, M, B, H): at this position and at the one before, in turn
+    outputs: Tensor  # (S − 1, M, B, 4H)
+    pre: Tensor  # (S − 1, M, B, 4H), of the hidden layer before relu
+    keys: Tensor  # (S − 1, M, B, H)
+    fields: Tensor  # (S − 1, BACK_FIELDS, M, B)
+
+
+def _backward(
+    plan: _Plan, x: Tensor, queries: Tensor, seed: Tensor, found: Tensor, kept: _Kept, weights: Weights, grad: Tensor
+) -> _Back:
+    """grad (B, S, M, H): contiguous"""
+    B, S, M, H = plan.B, plan.S, plan.M, plan.H
+    back = _Back(
+        x.new_empty(S - 1, M + 1, B, H), x.new_empty(M, B, H), x.new_empty(2, M, B, H),
+        *(torch.empty_like(buffer) for buffer in (kept.outputs, kept.hidden, kept.keys)),
+        x.new_empty(S - 1, BACK_FIELDS, M, B),
+    )  # fmt: skip
+    back.nodes[-1, 1:] = grad[:, -1].transpose(0, 1)
+    back.memory[(S - 1) % 2].zero_()  # nothing reads the last one's memory but its own slots
+    both = torch.cat([weights.node, weights.memory], 1)  # (4H, 2H)
+    for t in range(S - 1, 0, -1):
+        for i in range(M - 1, -1, -1):
+            _reduce_back_at(plan, t, i, x, seed, found, kept, weights, both, back)
+        _attend_back_at(plan, t, queries, seed, found, kept, weights, grad, back)
+    return back
+
+
+def _reduce_back_at(
+    plan: _Plan, t: int, slot: int, x: Tensor, seed: Tensor, found: Tensor, kept: _Kept, weights: Weights,
+    both: Tensor, back: _Back,
+) -> None:  # fmt: skip
+    now = t - 1
+    below, below_row = _below(plan, x, found, t, slot)
+    d_node = back.nodes[now, slot + 1]
+    _hidden_back[plan.by_slot(4 * plan.H)](
+        x[:, t], below, kept.outputs[now], kept.memory[now], kept.fields[now], kept.hidden[now],
+        weights.out, weights.gain, weights.shift, d_node, back.outputs[now], back.pre[now], back.fields[now],
+        slot, plan.B, plan.S * plan.H, below_row,
+        M=plan.M, P=plan.p, **plan.product(min(plan.wide, 64)),
+    )  # fmt: skip
+    _node_back[plan.by_slot(plan.H, 2)](
+        seed, kept.outputs[now], kept.fields[now], d_node, back.pre[now], back.nodes[now, slot],
+        back.memory[t % 2], both, t, slot, plan.B,
+        M=plan.M, P=plan.p, **plan.product(plan.units),
+    )  # fmt: skip
+
+
+def _attend_back_at(
+    plan: _Plan, t: int, queries: Tensor, seed: Tensor, found: Tensor, kept: _Kept, weights: Weights, grad: Tensor,
+    back: _Back,
+) -> None:  # fmt: skip
+    now, before, after = t - 1, max(t - 2, 0), min(t, plan.S - 2)
+    d_found = back.nodes[before, 1:] if t > 1 else back.first
+    _attend_back[plan.by_position()](
+        found[:, t - 1], queries[:, t], seed, kept.fields[before], kept.memory[before], kept.fields[now], kept.keys[now],
+        weights.key, weights.key_gain, weights.key_shift, weights.score,
+        grad[:, t - 1], back.memory[t % 2], back.memory[(t - 1) % 2], d_found, back.keys[now], back.fields[now],
+        back.fields[after], t, int(t < plan.S - 1), plan.B, plan.S * plan.M * plan.H, plan.S * plan.H,
+        FIRST=t == 1, **plan.position(),
+    )  # fmt: skip
+
+
+def _gradients(
+    plan: _Plan, queries: Tensor, seed: Tensor, kept: _Kept, weights: Weights, back: _Back
+) -> tuple[Tensor, Tensor, Weights]:
+    """Of x, of the queries and of the weights."""
+    d_x, d_queries = torch.empty_like(queries), torch.empty_like(queries)
+    d_vectors = queries.new_empty(plan.S - 1, plan.B, 5, plan.H)
+    block = min(plan.wide, 128)
+    _inputs_back[(plan.B, plan.S, triton.cdiv(plan.H, block))](
+        queries, seed, kept.fields, kept.keys, kept.outputs, weights.key_gain, weights.key_shift, weights.score,
+        weights.gain, weights.shift, back.first, back.nodes, back.fields, d_x, d_queries, d_vectors,
+        plan.B, plan.S, kept.fields.stride(0), back.fields.stride(0),
+        H=plan.H, M=plan.M, P=plan.p, SLOTS=plan.slots, BLOCK=block,
+    )  # fmt: skip
+    score, key_gain, key_shift, gain, shift = d_vectors.sum((0, 1))
+    keys, pre, outputs = (tensor.flatten(0, 2) for tensor in (back.keys, back.pre, back.outputs))
+    return (
+        d_x,
+        d_queries,
+        Weights(
+            key=keys.T @ kept.fed_key.flatten(0, 2),
+            key_bias=keys.sum(0),
+            key_gain=key_gain,
+            key_shift=key_shift,
+            score=score[None],
+            score_bias=torch.zeros_like(weights.score_bias),
+            node=pre.T @ kept.fed_node.flatten(0, 2),
+            node_bias=pre.sum(0),
+            memory=pre.T @ kept.fed_memory.flatten(0, 2),
+            out=outputs.T @ kept.hidden.flatten(0, 2),
+            out_bias=outputs.sum(0),
+            gain=gain,
+            shift=shift,
+        ),
+    )
+
+
+class _Candidates(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, queries: Tensor, seed: Tensor, slots: int, p: float, eps: float, *weights: Tensor
+    ) -> Tensor:
+        x, queries = x.contiguous(), queries.contiguous()
+        weights = tuple(weight.contiguous() for weight in weights)
+        ctx.plan = _Plan(*x.shape[:2], slots, x.shape[2], p, eps, _precision())
+        found, kept = _forward(ctx.plan, x, queries, seed, Weights(*weights))
+        ctx.save_for_backward(x, queries, seed, found, *kept, *weights)
+        return found
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, queries, seed, found, *rest = ctx.saved_tensors
+        kept, weights = _Kept(*rest[: len(_Kept._fields)]), Weights(*rest[len(_Kept._fields) :])
+        back = _backward(ctx.plan, x, queries, seed, found, kept, weights, grad.contiguous())
+        d_x, d_queries, d_weights = _gradients(ctx.plan, queries, seed, kept, weights, back)
+        return d_x, d_queries, None, None, None, None, *d_weights

@@ -1,0 +1,170 @@
+"""The expansion and attention in few kernels: what the modules compute, forwards and backwards."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from torch_ctree.devices import triton_runs
+from torch_ctree.models import ModelConfig, fused
+from torch_ctree.models.decoders import CTree
+from torch_ctree.models.encoders import Encoding
+
+from . import masks
+
+attention = pytest.importorskip("torch_ctree.models.fused.attention")
+chance = pytest.importorskip("torch_ctree.models.fused.chance")
+expansion = pytest.importorskip("torch_ctree.models.fused.expansion")
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+pytestmark = pytest.mark.skipif(not triton_runs(DEVICE), reason="no Triton")
+
+SEED = torch.tensor([0x0123_4567_89AB_CDEF], device=DEVICE)
+
+
+def an_encoding(batch: int, size: int, slots: int, width: int) -> Encoding:
+    """Random, with gradients."""
+
+    def some(*shape: int) -> Tensor:
+        return torch.randn(shape, device=DEVICE).requires_grad_()
+
+    lengths = torch.arange(batch, device=DEVICE) % size + 1
+    return Encoding(
+        root=some(batch, width),
+        internal=some(batch, size, slots, width),
+        leaves=some(batch, size, width),
+        contextual=some(batch, size, width),
+        embeddings=some(batch, size, width),
+        tokens=torch.randint(5, (batch, size), device=DEVICE),
+        mask=torch.arange(size, device=DEVICE) < lengths[:, None],
+    )
+
+
+def a_decoder(**settings: Any) -> CTree:
+    """One whose weights are all random, those that start at zero too."""
+    decoder = CTree(ModelConfig(**{"width": 16, "depth": 3, "dropout": 0.0, "attention_dropout": 0.0} | settings), 4, 5)
+    for parameter in decoder.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return decoder.to(DEVICE)
+
+
+def outcome(decoder: CTree, encoding: Encoding, depth: int, on: bool) -> dict[str, Tensor]:
+    """The logits of words and leaves, and the gradients of something that depends on all of them."""
+    wanted = {"root": encoding.root, "internal": encoding.internal, "leaves": encoding.leaves}
+    wanted |= dict(decoder.named_parameters())
+    with fused.switched(on):
+        tree = decoder.expand(encoding, depth)
+        logits = decoder.output(tree.states, tree.contexts, encoding).logits()
+    generator = torch.Generator().manual_seed(1)
+    goal = sum(
+        (torch.randn(tensor.shape, generator=generator).to(DEVICE) * tensor).sum()
+        for tensor in (logits, tree.leaf_logits[:, : (1 << depth) - 1], tree.states)
+    )
+    grads = torch.autograd.grad(goal, list(wanted.values()), allow_unused=True)  # pyright: ignore[reportArgumentType]
+    found = {"logits": logits, "leaf logits": tree.leaf_logits}
+    return found | {name: grad for name, grad in zip(wanted, grads, strict=True) if grad is not None}
+
+
+def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, other[name], atol=2e-4, rtol=1e-3, msg=lambda said, n=name: f"{n}: {said}")
+
+
+@pytest.mark.parametrize("output", ["lexical-attention", "mlp"])
+@pytest.mark.parametrize("context", ["nodes", "root"])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_as_the_modules(output, context, depth):
+    decoder, encoding = a_decoder(output=output, context=context), an_encoding(3, 4, 5, 16)
+    assert_same(outcome(decoder, encoding, depth, True), outcome(decoder, encoding, depth, False))
+
+
+def test_many_sentences_positions_and_levels():
+    decoder, encoding = a_decoder(width=32, depth=5), an_encoding(18, 9, 8, 32)  # more than a block of each
+    assert_same(outcome(decoder, encoding, 5, True), outcome(decoder, encoding, 5, False))
+
+
+@pytest.mark.parametrize(("width", "positions"), [(24, 5), (8, 5), (16, 200)])
+def test_what_does_not_fit_goes_the_plain_way(width, positions):
+    assert not attention.fits(positions, width)
+    decoder, encoding = a_decoder(width=width, depth=2), an_encoding(2, positions // 5, 5, width)
+    assert_same(outcome(decoder, encoding, 2, True), outcome(decoder, encoding, 2, False))
+
+
+def test_every_number_is_written(monkeypatch):
+    decoder, encoding = a_decoder(), an_encoding(3, 4, 5, 16)
+    plain = outcome(decoder, encoding, 3, False)
+    for name in ("empty", "empty_like"):
+        make = getattr(torch, name)
+        monkeypatch.setattr(torch, name, lambda *a, make=make, **k: _poisoned(make(*a, **k)))
+    new = torch.Tensor.new_empty
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: _poisoned(new(*a, **k)))
+    assert_same(outcome(decoder, encoding, 3, True), plain)
+
+
+def _poisoned(tensor: Tensor) -> Tensor:
+    return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
+
+
+# --- dropout: the same masks in plain operations ----------------------------------------------------------------------
+
+
+class Masked(nn.Module):
+    """In place of a dropout module: takes its masks in turn."""
+
+    def __init__(self, p: float, turns: list[tuple[int, tuple[int, ...]]]) -> None:
+        super().__init__()
+        self.p, self.turns = p, iter(turns)
+
+    def forward(self, x: Tensor) -> Tensor:
+        place, shape = next(self.turns)
+        assert x.numel() == torch.Size(shape).numel()
+        return x * masks.keep(SEED, place, masks.grid(*shape), self.p).view(x.shape).to(x)
+
+
+def test_dropout_in_the_expansion(monkeypatch):
+    monkeypatch.setattr(chance, "new_seed", lambda device: SEED)
+    depth, B, H = 3, 3, 16
+    encoding = an_encoding(B, 4, 5, H)
+    decoder = a_decoder(dropout=0.25, attention_dropout=0.5)
+    decoder.attention.key[0] = nn.Identity()  # not a part of the kernels
+    found = expanded(decoder, encoding, depth, True)
+    turns = []
+    for d in range(depth):  # in the order of the plain code: the leaf's logit, then the production
+        turns += [(expansion.LEAF + d, (B << d, 2 * H)), (expansion.STATE + d, (B << d, H))]
+    monkeypatch.setattr(decoder, "dropout", Masked(0.25, turns))
+    decoder.attention.query[0] = Masked(0.5, [(expansion.QUERY + d, (B << d, H)) for d in range(1, depth)])
+    assert_same(found, expanded(decoder, encoding, depth, False))
+
+
+def expanded(decoder: CTree, encoding: Encoding, depth: int, on: bool) -> dict[str, Tensor]:
+    """States, logits, and the gradients of the decoder's weights and of the source."""
+    wanted = {"root": encoding.root, "internal": encoding.internal}
+    wanted |= {name: parameter for name, parameter in decoder.named_parameters() if not name.startswith("output")}
+    with fused.switched(on):
+        tree = decoder.expand(encoding, depth)
+    goal = tree.states.square().sum() + tree.leaf_logits.sin().sum()
+    grads = torch.autograd.grad(goal, list(wanted.values()), allow_unused=True)
+    return {"states": tree.states, "logits": tree.leaf_logits} | {
+        name: grad for name, grad in zip(wanted, grads, strict=True) if grad is not None
+    }
+
+
+def test_dropout_in_attention():
+    decoder, encoding = a_decoder(dropout=0.25, attention_dropout=0.5), an_encoding(3, 4, 5, 16)
+    states = torch.randn(3, 7, 16, device=DEVICE).requires_grad_()
+    module = decoder.attention
+    sources = attention.Sources(encoding.nodes, encoding.nodes * 2, encoding.nodes_mask)
+    linear, norm = module.projection
+    found = attention.attended(states, linear, norm, sources, SEED, 0.5, 0.25)
+    shape = (21, 16)
+    asked = norm(linear(states * masks.keep(SEED, attention.QUERY_PLACE, masks.grid(*shape), 0.5).view_as(states)))
+    scores = (asked @ sources.keys.transpose(1, 2) / 4).masked_fill(~sources.mask[:, None], -torch.inf)
+    plain = scores.softmax(-1) @ sources.values
+    plain = plain * masks.keep(SEED, attention.OUT_PLACE, masks.grid(*shape), 0.25).view_as(plain).to(plain)
+    wanted = [states, encoding.internal, *linear.parameters(), *norm.parameters()]
+    torch.testing.assert_close(found, plain, atol=1e-4, rtol=1e-4)
+    goals = (found.sin().sum(), plain.sin().sum())
+    one, other = (torch.autograd.grad(goal, wanted, retain_graph=True) for goal in goals)
+    torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
