@@ -20,16 +20,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import record
 import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from torch_ctree import data
+from torch_ctree.benchmarking.circumstances import circumstances
 from torch_ctree.data.disk import whole, write
 from torch_ctree.data.files import read_jsonl, read_tsv
 
+ROOT = Path(__file__).resolve().parent.parent
 SEED = 0
 BLOCK = 10_000  # lines written at once
 TOKENS = 4096  # in a batch
@@ -209,15 +210,15 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=1_000_000, help="how many; fewer write nothing")
     parser.add_argument("--commit", help="what to record as the commit, where the sources are not a git checkout")
     arguments = parser.parse_args()
-    results = record.circumstances(torch.device("cpu"), arguments.commit) | {"seed": SEED}
+    results = circumstances(torch.device("cpu"), arguments.commit) | {"seed": SEED}
     results["million"] = million(arguments.pairs)
     results["tasks"] = [alone(time_task, name) for name in data.TASKS if not name.startswith("multi30k")]
     show(results)
     if arguments.pairs >= 1_000_000:
-        path = record.ROOT / "benchmarks" / "results" / "data.json"
+        path = ROOT / "benchmarks" / "results" / "data.json"
         write(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         write(path.with_suffix(".md"), markdown(results))
-        print(f"written to {path.relative_to(record.ROOT)} and .md")
+        print(f"written to {path.relative_to(ROOT)} and .md")
 
 
 if __name__ == "__main__":

@@ -16,13 +16,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import record
 import torch
 
 from torch_ctree import data
+from torch_ctree.benchmarking.circumstances import circumstances
 from torch_ctree.data import questions
 from torch_ctree.data.disk import write
 
+ROOT = Path(__file__).resolve().parent.parent
 SEED = 0
 
 
@@ -154,11 +155,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, required=True, help="a data folder with multi30k/ and question/")
     arguments = parser.parse_args()
-    results = record.circumstances(torch.device("cpu"), None)
+    results = circumstances(torch.device("cpu"), None)
     results["command"] = "python benchmarks/fidelity.py --root FOLDER"  # where the folder was is nobody's business
     results |= {"seed": SEED, "detokenised": detokenised(arguments.root)}
     results |= {"questions": proportions(arguments.root), "shortest": shortest(arguments.root)}
-    path = record.ROOT / "benchmarks" / "results" / "fidelity.json"
+    path = ROOT / "benchmarks" / "results" / "fidelity.json"
     write(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     write(path.with_suffix(".md"), markdown(results))
     print(markdown(results))

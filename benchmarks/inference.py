@@ -17,19 +17,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
-import record
 import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from torch_ctree import LatentTree, tree_log_likelihood
+from torch_ctree.benchmarking.circumstances import circumstances
 from torch_ctree.data.disk import write
 from torch_ctree.trees import paper
 from torch_ctree.trees.likelihood import Backend
 
+ROOT = Path(__file__).resolve().parent.parent
 DEPTHS, TOKENS, BATCHES = (4, 6, 8, 10), (16, 48, 100), (1, 100)
 SEED = 0
 BUDGET, LEAST, MOST = 1.0, 5, 200  # seconds for a backend in a setting; how many repeats that may become
@@ -227,7 +229,7 @@ def main() -> None:
     if device.type == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: torch sees no GPU here; leave it out to measure the CPU")
 
-    results = record.circumstances(device, arguments.commit) | {
+    results = circumstances(device, arguments.commit) | {
         "seed": SEED,
         "imports": time_imports(),
         "likelihood": time_likelihood(
@@ -237,10 +239,10 @@ def main() -> None:
     }
     show(results)
     if not arguments.quick:
-        path = record.ROOT / "benchmarks" / "results" / f"inference-{device.type}.json"
+        path = ROOT / "benchmarks" / "results" / f"inference-{device.type}.json"
         write(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         write(path.with_suffix(".md"), markdown(results))
-        print(f"written to {path.relative_to(record.ROOT)} and .md")
+        print(f"written to {path.relative_to(ROOT)} and .md")
 
 
 if __name__ == "__main__":

@@ -48,3 +48,19 @@ def _missing(device: torch.device) -> str:
 @cache
 def _say(what: str) -> None:
     warnings.warn(f"no Triton kernels on this GPU: {what}; slower ones do the same work", stacklevel=3)
+
+
+def in_kernels(x: torch.Tensor) -> bool:
+    """Whether to hand a tensor to Triton kernels: it is on a GPU, and nobody traces or maps what is done to it."""
+    if not x.is_cuda or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    return triton_runs(x.device)
+
+
+def dot_precision() -> str:
+    """How Triton's ``tl.dot`` multiplies float32: as torch does; TF32 is NVIDIA's."""
+    if torch.version.hip is not None:
+        return "ieee"
+    if hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch 2.9 and later
+        return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
+    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"

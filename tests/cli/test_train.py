@@ -8,9 +8,11 @@ import yaml
 
 from torch_ctree import training
 from torch_ctree.cli import main
+from torch_ctree.cli import train as command
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training import TrainConfig, running
 from torch_ctree.training.configuration import SECTIONS
+from torch_ctree.training.together import Outcome, Run
 
 from .conftest import TINY
 
@@ -153,6 +155,15 @@ def test_stopping(monkeypatch, capsys, chosen, has_begun):
         (["demo", "again"], "unrecognized arguments: again"),
         (["demo", "--seed", "x"], "seed: Expected a int. Got value: x"),
         (["demo", "--seed", "-1"], "seed: got -1; expected a whole number, 0 or more"),
+        (["demo", "--seeds", "9-0"], "seeds: got '9-0'; expected seeds such as 0-9 or 0,3,7"),
+        (["demo", "--seeds", "0-5", "--seed", "1"], "seed: got 1 and --seeds 0-5; expected one of the two"),
+        (["demo", "--seeds", "0-5", "--at-once", "0"], "at-once: got 0; expected a whole number, 1 or more"),
+        (["demo", "--at-once", "3"], "at-once: got 3; expected --seeds with it"),
+        (["demo", "--seeds", "0,1", "--trainer.devices", "2"], "trainer.devices: got 2; expected 1 where many runs"),
+        (["demo", "--seeds", "0,1", "--run", "pairs.tsv"], "pairs.tsv: a file, not a folder for runs"),
+        (["--seeds", "0,1", "--resume", "--run", "none"], "nothing to go on with; name a preset"),
+        (["--data", "none.tsv", "--seeds", "0,1"], "none.tsv: no such task or file"),
+        (["--data", "pairs.tsv", "--seeds", "0,1", "--model.depth", "1"], "raise --model.depth to 2"),
         (["demo", "--run", ""], "run: got nothing; expected a path"),
         (["demo", "--config", ""], "config: got nothing; expected a path"),
         (["demo", "--model.width", "x"], "model.width: got 'x'; expected a whole number"),
@@ -194,6 +205,127 @@ def test_a_run_is_never_written_over(refused, own, pairs):
     said = refused("train", "--data", pairs, "--run", own)
     assert said == f"ctree: {own}: there is a run already; go on with it (--resume), or name another folder (--run)\n"
     assert before == {path: path.read_bytes() for path in own.iterdir() if path.is_file()}
+
+
+# --- many seeds -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7", [7]),
+        ("0-3", [0, 1, 2, 3]),
+        ("0,3,7", [0, 3, 7]),
+        ("0-2,8", [0, 1, 2, 8]),
+        ("8, 0-2", [8, 0, 1, 2]),
+        ("3-3", [3]),
+        ("1,0-2,1", [1, 0, 2]),
+    ],
+)
+def test_seeds(text, expected):
+    assert command.parse_seeds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ",", "1,", "-1", "9-0", "1-", "a", "0..9", "0-9-12", "1.5", "1_0", "٣", "0-1000"])
+def test_bad_seeds(text):
+    with pytest.raises(training.TrainingError) as error:
+        command.parse_seeds(text)
+    assert str(error.value).startswith(f"seeds: got {text!r}; expected seeds such as 0-9 or 0,3,7")
+
+
+@pytest.fixture
+def side_by_side(monkeypatch, tmp_path):
+    """The runs that would be trained side by side, and how many at once; those with an odd seed fail."""
+    calls: list[tuple[list[Run], int]] = []
+
+    def train(runs, at_once, console):
+        calls.append((list(runs), at_once))
+        return [
+            Outcome(run, None, f"out of memory [{run.config.seed}]", 1234.5)
+            if run.config.seed % 2
+            else Outcome(run, {"epoch": 2, "validation_accuracy": 0.5 + run.config.seed / 10}, None, 61.4)
+            for run in runs
+        ]
+
+    monkeypatch.setattr(command, "train_together", train)
+    monkeypatch.setattr(command, "default_at_once", lambda config: 10)
+    monkeypatch.chdir(tmp_path)
+    return calls
+
+
+def test_many_seeds(ctree, side_by_side):
+    said = ctree("train", "scan-length", "--seeds", "0,2,4", "--model.slots", "2")
+    assert [" ".join(line.split()) for line in said.splitlines()] == [
+        "seed best epoch validation accuracy seconds folder",
+        "0 2 50.00% 61 runs/scan-length-0",
+        "2 2 70.00% 61 runs/scan-length-2",
+        "4 2 90.00% 61 runs/scan-length-4",
+        "validation accuracy 70.00% ± 20.00% (mean and standard deviation of 3 runs)",
+        "next: ctree evaluate runs/scan-length-0",
+    ]
+    ((runs, at_once),) = side_by_side
+    assert at_once == 10
+    assert [(run.config.seed, run.folder, run.resume) for run in runs] == [
+        (seed, Path(f"runs/scan-length-{seed}"), False) for seed in (0, 2, 4)
+    ]
+    assert {run.config.model.slots for run in runs} == {2}
+
+
+def test_one_of_many(ctree, side_by_side):
+    said = ctree("train", "scan-length", "--seeds", "2", "--at-once", "3", "--run", "two words")
+    assert said.splitlines()[2:] == [
+        "validation accuracy 70.00%",
+        "next: ctree evaluate 'two words/scan-length-2'",
+    ]
+    ((runs, at_once),) = side_by_side
+    assert (runs[0].folder, at_once) == (Path("two words/scan-length-2"), 3)
+
+
+def test_some_fail(side_by_side, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "scan-length", "--seeds", "0-2"])
+    assert stopped.value.code == 1
+    said, errors = capsys.readouterr()
+    assert errors == ""
+    assert said.splitlines()[2].split() == ["1", "failed", "1,234", "runs/scan-length-1"]
+    assert said.splitlines()[4:] == [
+        "validation accuracy 60.00% ± 14.14% (mean and standard deviation of 2 runs)",
+        "runs/scan-length-1 failed: out of memory [1]",
+        "next: ctree evaluate runs/scan-length-0",
+        "1 of 3 runs failed; the same command with --resume tries again",
+    ]
+
+
+def test_many_are_never_written_over(ctree, refused, side_by_side):
+    Path("runs/scan-length-2").mkdir(parents=True)
+    ctree("train", "scan-length", "--seeds", "0,2")  # there is nothing in it
+    for seed in (2, 4):
+        Path(f"runs/scan-length-{seed}").mkdir(exist_ok=True)
+        Path(f"runs/scan-length-{seed}/config.yaml").touch()
+    assert refused("train", "scan-length", "--seeds", "0-9") == (
+        "ctree: runs/scan-length-2: there is a run already (and in 1 more); "
+        "go on with it (--resume), or name another folder (--run)\n"
+    )
+    assert len(side_by_side) == 1
+    ctree("train", "scan-length", "--seeds", "0,2,4", "--resume")
+    assert [run.resume for run in side_by_side[1][0]] == [False, True, True]
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_stopping_many(monkeypatch, capsys, tmp_path, has_begun):
+    def train(runs, at_once, console):
+        runs[0].folder.mkdir(parents=True)
+        if has_begun:
+            (runs[0].folder / "config.yaml").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "train_together", train)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "scan-length", "--seeds", "0-2"])
+    assert stopped.value.code == 130
+    then = "; go on with the same command and --resume" if has_begun else ""
+    assert capsys.readouterr() == (f"stopped{then}\n", "")
 
 
 def test_as_a_program(pairs):

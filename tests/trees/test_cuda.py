@@ -6,8 +6,11 @@ import pytest
 import torch
 
 from torch_ctree import LatentTree, LinearEmission, tree_log_likelihood
-from torch_ctree.trees.kernels import torch as torch_kernel
-from torch_ctree.trees.likelihood import kernel_for
+from torch_ctree.devices import triton_runs
+from torch_ctree.trees import search
+from torch_ctree.trees.likelihood import SearchKernel, kernel_for
+
+from .test_backends import triton
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -23,13 +26,14 @@ def both_devices(make):
     return make(torch.device("cpu")), to_cpu(make(torch.device("cuda")))
 
 
-@pytest.mark.parametrize("backend", ["paper", "torch", "auto"])
+@pytest.mark.parametrize("backend", ["paper", "torch", "auto", triton])
 def test_likelihood_and_gradient(backend):
     weights, lengths = 5 * torch.randn(7, 20, 127, dtype=double), torch.randint(1, 21, (7,))
 
     def make(device):
         leaf = weights.to(device).requires_grad_()
-        value = tree_log_likelihood(leaf, lengths.to(device), backend=backend)
+        # On a CPU Triton would need its interpreter.
+        value = tree_log_likelihood(leaf, lengths.to(device), backend=backend if device.type == "cuda" else "auto")
         return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
 
     cpu, cuda = both_devices(make)
@@ -37,7 +41,67 @@ def test_likelihood_and_gradient(backend):
 
 
 def test_auto_chooses_what_can_run():
-    assert kernel_for(torch.device("cuda")) is torch_kernel
+    backend = "triton" if triton_runs(torch.device("cuda")) else "torch"
+    assert kernel_for(torch.device("cuda")) is kernel_for(torch.device("cuda"), backend)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, double])
+@pytest.mark.parametrize(("depth", "N", "batch"), [(3, 6, 2000), (8, 48, 30), (9, 20, 7), (10, 60, 5), (11, 9, 3)])
+def test_sizes_that_tests_on_a_cpu_cannot_afford(depth, N, batch, dtype):
+    weights = 3 * torch.randn(batch, N, 2 ** (depth + 1) - 1, dtype=dtype, device="cuda")
+    lengths = torch.randint(1, N + 1, (batch,), device="cuda")
+    results = []
+    for backend in ("auto", "torch"):
+        leaf = weights.clone().requires_grad_()
+        value = tree_log_likelihood(leaf, lengths, backend=backend)
+        results.append([value.detach(), *torch.autograd.grad(value.sum(), leaf)])
+    torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-4)
+    kernels = kernel_for(weights.device), kernel_for(weights.device, "torch")
+    best = [search.best_trees(weights.double(), lengths, kernel=kernel) for kernel in kernels]
+    assert torch.equal(*best)
+    scores, tokens = -weights[:, 0].double().abs(), torch.zeros_like(weights[:, 0], dtype=torch.long)
+    for mine, theirs in zip(
+        *(search.best_derivation_within(scores, tokens, N, kernel=kernel) for kernel in kernels), strict=True
+    ):
+        assert torch.equal(mine, theirs)
+
+
+def test_the_same_bits_every_time():
+    weights, lengths = torch.randn(500, 30, 127, device="cuda"), torch.randint(1, 31, (500,), device="cuda")
+    first, *others = (_value_and_gradient(weights, lengths) for _ in range(5))
+    assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
+
+
+def _value_and_gradient(weights, lengths):
+    leaf = weights.clone().requires_grad_()
+    value = tree_log_likelihood(leaf, lengths, validate_args=False)
+    return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
+
+
+def test_a_step_and_a_search_in_a_cuda_graph():
+    weights, lengths = torch.randn(6, 9, 63, device="cuda"), torch.tensor([9, 3, 7, 1, 2, 9], device="cuda")
+    kernel = kernel_for(weights.device)
+    if not isinstance(kernel, SearchKernel):
+        pytest.skip("no Triton")
+
+    def work():
+        return (
+            *_value_and_gradient(weights, lengths),
+            kernel.best_paths(weights, lengths),
+            *kernel.best_path_within(-weights[:, 0].abs(), 9),
+            *kernel.best_derivation(*(-weights[:, n].abs() for n in range(3))),
+        )
+
+    work()  # compiles
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = work()
+    weights.copy_(torch.randn_like(weights))
+    lengths.copy_(lengths.flip(0))
+    graph.replay()
+    for mine, expected in zip(captured, work(), strict=True):
+        torch.testing.assert_close(mine, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("kind", ["logits", "linear"])
@@ -71,10 +135,14 @@ def test_unchecked_training_never_waits_for_the_gpu():
     weights = torch.randn(4, 10, 63, device="cuda", requires_grad=True)
     lengths = torch.tensor([10, 3, 7, 1], device="cuda")
     tree_log_likelihood(weights, lengths).sum().backward()  # anything cached is cached now
+    with torch.no_grad():
+        search.best_trees(weights, lengths)
     with warnings.catch_warnings(action="ignore"):  # that the mode is a prototype
         torch.cuda.set_sync_debug_mode("error")
     try:
         tree_log_likelihood(weights, lengths, validate_args=False).sum().backward()
+        with torch.no_grad():
+            search.best_trees(weights, lengths)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 

@@ -49,6 +49,31 @@ def test_gradcheck_of_the_linear_layer(layer):
     )
 
 
+def test_second_derivatives_of_given_logits():
+    logits, tokens = torch.randn(2, 7, 3, dtype=double, requires_grad=True), torch.randint(3, (2, 4))
+    assert torch.autograd.gradgradcheck(lambda x: TokenLogits(x).log_prob(tokens), logits)
+
+
+def test_given_logits_under_transforms():
+    logits, tokens = torch.randn(5, 2, 7, 3, dtype=double), torch.randint(3, (5, 2, 4))
+
+    def score(logits, tokens):
+        return TokenLogits(logits).log_prob(tokens).exp().sum()
+
+    mapped = torch.func.vmap(torch.func.grad(score))(logits, tokens)
+    for gradient, one, sentence in zip(mapped, logits, tokens, strict=True):
+        one.requires_grad_()
+        torch.testing.assert_close(torch.autograd.grad(score(one, sentence), one)[0], gradient)
+
+
+def test_every_emission_can_add_the_prior(layer):
+    states, weight, bias = layer
+    tokens, log_m = torch.randint(11, (2, 5)), torch.randn(2, 15, dtype=double)
+    for emission in (LinearEmission(*layer), TokenLogits(states @ weight.T + bias), SameEverywhere(bias, 15, (2,))):
+        expected = log_m[:, None, :] + emission.log_prob(tokens)
+        torch.testing.assert_close(emission.log_weights(tokens, log_m), expected)
+
+
 @pytest.mark.parametrize("kind", ["logits", "linear"])
 def test_log_probs_of_all_tokens_sum_to_one(layer, kind):
     states, weight, bias = layer

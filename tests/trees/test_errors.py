@@ -52,9 +52,13 @@ def test_an_unknown_backend(name):
         tree_log_likelihood(WEIGHTS, LENGTHS, backend=name)
 
 
-def test_a_backend_that_is_not_here_yet():
-    with pytest.raises(ValueError, match=r"backend: got 'triton', which this version does not have yet"):
+def test_triton_computes_on_a_gpu_only(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(
+        ValueError, match=r"backend: got 'triton' with log_weights on cpu; expected .*, or 'torch'"
+    ) as error:
         tree_log_likelihood(WEIGHTS, LENGTHS, backend="triton")
+    assert "\n" not in str(error.value)
 
 
 def test_numba_computes_on_the_cpu_only():

@@ -5,19 +5,26 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any, get_type_hints
 
 from rich.table import Table
+from rich.text import Text
 
 from torch_ctree import training
 from torch_ctree.cli.console import console, say
-from torch_ctree.data.errors import place
+from torch_ctree.data.errors import check_whole, count, place, shown, told
 from torch_ctree.training import TrainConfig, TrainingError
 from torch_ctree.training.configuration import CONFIG, SECTIONS, parsed
+from torch_ctree.training.preparation import prepare
 from torch_ctree.training.presets import about
+from torch_ctree.training.together import Best, Outcome, Run, default_at_once, train_together
 
 RUNS = Path("runs")
+MOST_SEEDS = 1000
+"""More are a mistake in typing."""
 
 
 def train(
@@ -27,6 +34,8 @@ def train(
     settings: Mapping[str, Mapping[str, str]],
     config: str | None = None,
     seed: int | None = None,
+    seeds: str | None = None,
+    at_once: int | None = None,
     run: str | None = None,
     resume: bool = False,
     list_: bool = False,
@@ -36,8 +45,11 @@ def train(
     preset: the name of a run, such as scan-length (see --list)
     config: a YAML file with settings, in place of a preset or changing some of it
     seed: of the first weights, of dropout and of the order of the pairs (default: 0)
-    run: the folder of the run (default: runs/NAME-SEED)
-    resume: go on from the last checkpoint of the run; without a preset, with the settings it began with
+    seeds: train one model for each, side by side, in folders NAME-SEED: 0-9, or 0,3,7, or 0-4,8
+    at_once: with --seeds, how many of them side by side (default: on a GPU up to 10, on a CPU one for each core)
+    run: the folder of the run (default: runs/NAME-SEED); with --seeds, the folder that theirs go into (default: runs)
+    resume: go on from the last checkpoint of the run; without a preset, with the settings it began with; with --seeds,
+        go on with those that have begun, and begin the others
     list_: list the presets
     """
     if list_:
@@ -46,7 +58,8 @@ def train(
     for flag, value in (("run", run), ("config", config)):
         if value == "":
             raise TrainingError(f"{flag}: got nothing; expected a path")
-    layers = _layers(preset, config, run if resume else None)
+    many = _many(seed, seeds, at_once)
+    layers = _layers(preset, config, run if resume and not many else None)
     if seed is not None:
         layers.append({"seed": seed})
     layers.append(_typed(settings))
@@ -56,8 +69,39 @@ def train(
             raise TrainingError("nothing to go on with; name a preset, or the folder of a run: --resume --run FOLDER")
         raise TrainingError("nothing to train on; name a preset (see 'ctree train --list') or --data pairs.tsv")
     name = preset or (_stem(chosen.data.name) if chosen.data.is_own or not config else Path(config).stem)
+    if many:
+        above = place(run) if run else RUNS
+        runs = [Run(replace(chosen, seed=one), above / f"{name}-{one}") for one in many]
+        _train_many(runs, at_once, resume)
+        return
     folder = place(run) if run else RUNS / f"{name}-{chosen.seed}"
     _train(chosen, folder, resume)
+
+
+def _many(seed: int | None, seeds: str | None, at_once: int | None) -> list[int]:
+    """The seeds of runs side by side; none where there is one run alone."""
+    if seeds is None:
+        if at_once is not None:
+            raise TrainingError(f"at-once: got {at_once}; expected --seeds with it, such as --seeds 0-9")
+        return []
+    if seed is not None:
+        raise TrainingError(f"seed: got {seed} and --seeds {seeds}; expected one of the two")
+    if at_once is not None:
+        check_whole("at-once", at_once, 1)
+    return parse_seeds(seeds)
+
+
+def parse_seeds(text: str) -> list[int]:
+    """``0-4,8`` → 0, 1, 2, 3, 4, 8; each once."""
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        span = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part, re.ASCII)
+        first, last = (int(span[1]), int(span[2] or span[1])) if span else (0, -1)
+        if not first <= last < first + MOST_SEEDS:
+            most = f", {MOST_SEEDS:,} at most" if first <= last else ""
+            raise TrainingError(f"seeds: got {shown(text)}; expected seeds such as 0-9 or 0,3,7{most}")
+        found |= dict.fromkeys(range(first, last + 1))
+    return list(found)
 
 
 def _layers(preset: str | None, config: str | None, run: str | None) -> list[dict[str, Any]]:
@@ -100,6 +144,79 @@ def _train(config: TrainConfig, folder: Path, resume: bool) -> None:
     accuracy = f"validation accuracy {best['validation_accuracy']:.2%}"
     say(terminal, f"best: epoch {best['epoch']}, {accuracy}; the model is in {folder}")
     say(terminal, f"next: ctree evaluate {quoted}")
+
+
+def _train_many(runs: Sequence[Run], at_once: int | None, resume: bool) -> None:
+    """Side by side; what is wrong with all of them is said before any begins."""
+    config, above, terminal = runs[0].config, runs[0].folder.parent, console()
+    if above.is_file():
+        raise TrainingError(f"{above}: a file, not a folder for runs; name another (--run)")
+    if resume:
+        runs = [replace(run, resume=(run.folder / CONFIG).exists()) for run in runs]
+    else:
+        _check_new([run.folder for run in runs])
+    prepare(config, config.data.load())
+    try:
+        outcomes = train_together(runs, at_once or default_at_once(config), terminal)
+    except KeyboardInterrupt:
+        has_begun = any((run.folder / CONFIG).exists() for run in runs)
+        say(terminal, "stopped; go on with the same command and --resume" if has_begun else "stopped")
+        raise
+    _show(outcomes)
+
+
+def _check_new(folders: Sequence[Path]) -> None:
+    """Never write over a run."""
+    with told():
+        taken = [folder for folder in folders if folder.is_file() or (folder.is_dir() and any(folder.iterdir()))]
+    if taken:
+        more = f" (and in {len(taken) - 1} more)" if len(taken) > 1 else ""
+        raise TrainingError(
+            f"{taken[0]}: there is a run already{more}; go on with it (--resume), or name another folder (--run)"
+        )
+
+
+def _show(outcomes: Sequence[Outcome[Run, Best]]) -> None:
+    """What came out; status 1 where a run failed."""
+    table = _outcome_table(outcomes)
+    terminal = console(table)
+    terminal.print(table)
+    done = [(outcome.job, outcome.result) for outcome in outcomes if outcome.result is not None]
+    if done:
+        say(terminal, _summary([best["validation_accuracy"] for _, best in done]))
+    failed = [outcome for outcome in outcomes if outcome.result is None]
+    for outcome in failed:
+        say(terminal, f"{outcome.job.folder} failed: {outcome.error}")
+    if done:
+        say(terminal, f"next: ctree evaluate {shlex.quote(str(done[0][0].folder))}")
+    if failed:
+        say(
+            terminal,
+            f"{len(failed)} of {count(len(outcomes), 'run')} failed; the same command with --resume tries again",
+        )
+        raise SystemExit(1)
+
+
+def _outcome_table(outcomes: Sequence[Outcome[Run, Best]]) -> Table:
+    """One line for each seed."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("seed", "best epoch", "validation accuracy", "seconds"):
+        table.add_column(name, justify="right")
+    table.add_column("folder")
+    for outcome in outcomes:
+        found = ["", "failed"]
+        if (best := outcome.result) is not None:
+            found = [f"{best['epoch']}", f"{best['validation_accuracy']:.2%}"]
+        table.add_row(f"{outcome.job.config.seed}", *found, f"{outcome.seconds:,.0f}", Text(str(outcome.job.folder)))
+    return table
+
+
+def _summary(accuracies: Sequence[float]) -> str:
+    """Of the runs together."""
+    middle = f"validation accuracy {mean(accuracies):.2%}"
+    if len(accuracies) == 1:
+        return middle
+    return f"{middle} ± {stdev(accuracies):.2%} (mean and standard deviation of {len(accuracies)} runs)"
 
 
 def _list() -> None:

@@ -194,6 +194,11 @@ class Epoch(Sequence[Batch], Dataset[Batch]):
         """How many batches."""
         return len(self._groups)
 
+    @property
+    def rows(self) -> list[Integers]:
+        """Of each batch, the rows its pairs have in the data."""
+        return self._groups
+
     @overload
     def __getitem__(self, index: int) -> Batch: ...
     @overload

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torch_ctree.data import Batch, Encoder, Side
+from torch_ctree.data import Batch, Encoder, Side, Vocabulary
 from torch_ctree.data.vocabulary import several
 from torch_ctree.models import pretrained
 from torch_ctree.models.configuration import ModelConfig
@@ -88,6 +88,18 @@ class Seq2Seq(nn.Module):
     def examine(self, batch: Batch) -> tuple[Decoded, Tensor]:
         """``decode`` and ``score`` from one reading of the sources."""
         return self.decoder.examine(self.encode(batch), batch.target, batch.target_lengths)
+
+    def check(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Whether the best answer is just the target, and log p(target | source), (B,) each; False for rows that fill up.
+
+        No answer can say a word that is not in the vocabulary, so that a target with one is never met.
+        """
+        answers, scores = self.examine(batch)
+        right = answers.matches(batch.target, batch.target_lengths) & batch.real
+        if isinstance(self.target, Vocabulary) and self.target.unknown is not None:
+            unknown = self.target.encode(self.target.unknown)[0]
+            right &= ~((batch.target == unknown) & batch.target_mask).any(1)
+        return right, scores
 
     def distribution(self, batch: Batch, depth: int | None = None) -> LatentTree:
         """The distribution over (target, tree) pairs for each source, of a tree decoder."""

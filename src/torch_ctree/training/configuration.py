@@ -155,6 +155,7 @@ class TrainerConfig:
     strategy: how several devices work together; ``auto`` is data parallel
     precision: ``32-true`` (which multiplies in TF32 on a GPU), or the network in bfloat16 or float16
     deterministic: the same numbers again on a GPU too; a little slower there
+    fast: on one GPU, fused kernels and each training step as one CUDA graph; without it, plain operations one by one
     """
 
     accelerator: str = "auto"
@@ -163,6 +164,7 @@ class TrainerConfig:
     strategy: str = "auto"
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     deterministic: bool = True
+    fast: bool = True
 
     def __post_init__(self) -> None:
         """Refuse impossible sizes."""

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import inf, isnan
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
 
-from torch_ctree.data import Batch, Batches, Vocabulary
+from torch_ctree.data import Batch, Batches
 from torch_ctree.data.order import Purpose, random_bits
 from torch_ctree.models import Seq2Seq
-from torch_ctree.training.batches import Loader
+from torch_ctree.training.batches import Loader, Turn
 from torch_ctree.training.configuration import OptimisationConfig
 from torch_ctree.training.errors import TrainingError
+from torch_ctree.training.graphs import Optimiser, Steps
 from torch_ctree.training.preparation import Prepared
 
 STEPS_BETWEEN_LOGS = 20
+VALIDATED_AT_ONCE = 4
+"""So many times as many pairs as a training batch has: without gradients, a GPU has room for them."""
 
 
 @dataclass
@@ -48,16 +53,28 @@ class Training(pl.LightningModule):
     """A model with its loss, its optimiser and its batches.
 
     Chance depends on (seed, epoch, step) alone: a run that goes on from a checkpoint sees what it would have seen.
+
+    fast: whether every step is one CUDA graph; see ``graphs``
     """
 
-    def __init__(self, model: Seq2Seq, prepared: Prepared, config: OptimisationConfig, seed: int) -> None:
+    def __init__(
+        self, model: Seq2Seq, prepared: Prepared, config: OptimisationConfig, seed: int, fast: bool = False
+    ) -> None:
         super().__init__()
-        self.model, self.config, self.seed = model, config, seed
+        self.automatic_optimization = False  # a graph has the whole step in it
+        self.model, self.config, self.seed, self.fast = model, config, seed, fast
         size, tokens = config.batch_size, config.max_tokens
         self.batches = Batches(prepared.train, batch_size=size, max_tokens=tokens, seed=seed)
-        self.validation = Batches(prepared.validation, batch_size=size, max_tokens=tokens, bucketed=True, shuffle=False)
+        self.validation = Batches(
+            prepared.validation,
+            batch_size=VALIDATED_AT_ONCE * size if fast else size,
+            max_tokens=tokens and VALIDATED_AT_ONCE * tokens if fast else tokens,
+            bucketed=True,
+            shuffle=False,
+        )
         self.digest = prepared.digest()
         self.plateau = Plateau(config.patience)
+        self.steps: Steps | None = None
         self.totals: dict[str, Tensor] = {}
         self.metrics: dict[str, float] = {}
         """Of the latest epoch."""
@@ -67,7 +84,8 @@ class Training(pl.LightningModule):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adam, with decoupled weight decay."""
         config = self.config
-        return torch.optim.AdamW(
+        kind = Optimiser if self.fast else torch.optim.AdamW
+        return kind(
             self.parameters(),
             config.lr,
             (config.beta1, config.beta2),
@@ -77,29 +95,83 @@ class Training(pl.LightningModule):
 
     def train_dataloader(self) -> Loader:
         """Of the epoch that begins."""
-        return Loader(self.batches.epoch(self.current_epoch), self.global_rank, self.trainer.world_size)
+        epoch = self.batches.epoch(self.current_epoch)
+        return Loader(epoch, self.global_rank, self.trainer.world_size, numbers_only=self.fast)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The mean loss of all processes' pairs; Lightning takes the mean over processes, hence the factor."""
+    def on_train_start(self) -> None:
+        """A checkpoint may come from a run that computed elsewhere: the optimiser computes here."""
+        (optimiser,) = self.trainer.optimizers
+        for group in optimiser.param_groups:
+            rate = float(group["lr"])
+            group["lr"] = torch.tensor(rate, device=self.device) if self.fast else rate
+            group["capturable"] = group["fused"] = self.fast and self.device.type == "cuda"
+            group["foreach"] = None
+        for state in optimiser.state.values():
+            state["step"] = state["step"].to(self.device if self.fast else "cpu")
+        if isinstance(optimiser, Optimiser):
+            self.steps = Steps(self.model, optimiser, self.batches, self.config.gradient_norm)
+
+    def on_train_epoch_start(self) -> None:
+        """Where the epoch begins, or goes on."""
+        if self.steps is not None:
+            done = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
+            loss, pairs = (float(self.totals.pop(name, 0)) for name in ("loss", "pairs"))
+            self.steps.begin(self.current_epoch, done, (loss, pairs))
+
+    def training_step(self, batch: Batch | Turn, batch_idx: int) -> Tensor:
+        """One step, all of it; → the loss, of a graph that of a moment ago."""
         bits = random_bits(Purpose.DROPOUT, self.seed, self.current_epoch, batch_idx, self.global_rank)
         torch.manual_seed(int(bits.random_raw()))
+        optimiser = self.optimizers()
+        assert isinstance(optimiser, LightningOptimizer)
+        if self.steps is not None:
+            optimiser.step(partial(self.steps, batch_idx))
+            return self.steps.latest
+        assert isinstance(batch, Batch)
+        return optimiser.step(partial(self._forward_and_backward, optimiser, batch))
+
+    def _forward_and_backward(self, optimiser: LightningOptimizer, batch: Batch) -> Tensor:
+        """The mean loss of all processes' pairs; Lightning takes the mean over processes, hence the factor."""
+        optimiser.zero_grad()
         losses, pairs = self.model.losses(batch), batch.real.sum()
         self._add(loss=losses.detach().sum(), pairs=pairs)
-        if self.trainer.world_size == 1:
-            return losses.sum() / pairs
-        everyone = self.trainer.strategy.reduce(pairs.clone(), reduce_op="sum")
-        # Processes wait for one another's gradients: each must have one of every weight, if only zero.
-        nothing = sum(0 * parameter.sum() for parameter in self.parameters())
-        return losses.sum() * self.trainer.world_size / everyone + nothing
+        loss = losses.sum() / pairs
+        if self.trainer.world_size > 1:
+            everyone = self.trainer.strategy.reduce(pairs.clone(), reduce_op="sum")
+            # Processes wait for one another's gradients: each must have one of every weight, if only zero.
+            nothing = sum(0 * parameter.sum() for parameter in self.parameters())
+            loss = losses.sum() * self.trainer.world_size / everyone + nothing
+        self.manual_backward(loss)
+        return loss.detach()
 
-    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
-        """Now and then, for TensorBoard: a GPU has to wait for it."""
-        if self.logger is not None and self.global_step % STEPS_BETWEEN_LOGS == 0:
-            self.logger.log_metrics({"train_loss_of_batch": float(outputs["loss"])}, self.global_step)
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Cut long gradients; a graph has done so."""
+        if self.steps is None:
+            torch.nn.utils.clip_grad_norm_(self.parameters(), self.config.gradient_norm)
 
-    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
+    def on_train_batch_end(self, outputs: Any, batch: Batch | Turn, batch_idx: int) -> None:
+        """Now and then, for TensorBoard; a GPU would have to wait for it, so that graphs' losses come all at once."""
+        if self.steps is None and self.global_step % STEPS_BETWEEN_LOGS == 0:
+            self._log_loss(float(outputs["loss"]), self.global_step)
+
+    def on_validation_epoch_start(self) -> None:
+        """After the epoch's last step: what its steps have kept on the GPU."""
+        if self.steps is None:
+            return
+        self.totals |= self.steps.kept()
+        last = self.global_step
+        losses = self.steps.losses[: len(self.steps.shapes)].tolist()
+        for step, loss in enumerate(losses, last - len(losses) + 1):
+            if step % STEPS_BETWEEN_LOGS == 0:
+                self._log_loss(loss, step)
+
+    def _log_loss(self, loss: float, step: int) -> None:
+        if self.logger is not None:
+            self.logger.log_metrics({"train_loss_of_batch": loss}, step)
+
+    def transfer_batch_to_device(self, batch: Batch | Turn, device: torch.device, dataloader_idx: int) -> Batch | Turn:
         """Without waiting for it."""
-        return batch.to(device, non_blocking=True)
+        return batch.to(device, non_blocking=True) if isinstance(batch, Batch) else batch
 
     # --- validation ---------------------------------------------------------------------------------------------------
 
@@ -109,17 +181,9 @@ class Training(pl.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """How many answers are just right, and how probable the true ones are."""
-        answers, scores = self.model.examine(batch)
-        right = answers.matches(batch.target, batch.target_lengths) & batch.real & ~self._has_unknown(batch)
+        right, scores = self.model.check(batch)
         losses = torch.where(batch.real, -scores / batch.target_lengths, 0)
         self._add(validation_right=right.sum(), validation_loss=losses.sum(), validation_pairs=batch.real.sum())
-
-    def _has_unknown(self, batch: Batch) -> Tensor:
-        """(B,): whether a target has a word that is not in the vocabulary, and that no answer can say."""
-        words = self.model.target
-        if not isinstance(words, Vocabulary) or words.unknown is None:
-            return torch.zeros_like(batch.real)
-        return ((batch.target == words.encode(words.unknown)[0]) & batch.target_mask).any(1)
 
     def on_validation_epoch_end(self) -> None:
         """Sum up the epoch, and choose the learning rate of the next."""
@@ -149,11 +213,15 @@ class Training(pl.LightningModule):
     @property
     def learning_rate(self) -> float:
         """Of the next step."""
-        return self.trainer.optimizers[0].param_groups[0]["lr"]
+        return float(self.trainer.optimizers[0].param_groups[0]["lr"])
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
-        self.trainer.optimizers[0].param_groups[0]["lr"] = value
+        group = self.trainer.optimizers[0].param_groups[0]
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(value)  # graphs know its place
+        else:
+            group["lr"] = value
 
     def _add(self, **numbers: Tensor) -> None:
         """To the sums of this epoch."""
@@ -170,7 +238,7 @@ class Training(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """What Lightning does not know of."""
-        totals = self._everyones_totals()
+        totals = self._everyones_totals() if self.steps is None else self.totals | self.steps.kept()
         checkpoint["torch_ctree"] = {
             "plateau": asdict(self.plateau),
             "totals": totals,

@@ -22,7 +22,7 @@ from torch.utils import deterministic
 
 from torch_ctree.data.errors import DataError
 from torch_ctree.data.order import Purpose, random_bits
-from torch_ctree.models import ModelError, Seq2Seq
+from torch_ctree.models import ModelError, Seq2Seq, fused
 from torch_ctree.models.pretrained import WEIGHTS
 from torch_ctree.training.checkpoints import LAST, NEW, PREVIOUS, Keeper, WholeFiles, newest
 from torch_ctree.training.configuration import CONFIG, SECTIONS, TrainConfig, TrainerConfig, build, read
@@ -32,7 +32,7 @@ from torch_ctree.training.preparation import Prepared, prepare
 from torch_ctree.training.progress import ProgressLine
 
 MAY_CHANGE = (
-    *(f"trainer.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy", "deterministic")),
+    *(f"trainer.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy", "deterministic", "fast")),
     "optimisation.max_epochs",
     "optimisation.checkpoint_steps",
 )
@@ -85,9 +85,10 @@ def _train(config: TrainConfig, folder: Path, resume: bool, console: Console, fi
         keeper = Keeper(folder, config.optimisation.checkpoint_steps)
         if _on_gpu(config.trainer):
             stack.enter_context(_gpu())
+            stack.enter_context(fused.switched(config.trainer.fast))
         trainer = _trainer(config, folder, [keeper, ProgressLine(console), Helpers()], checkpoint.get("global_step"))
         with _named("optimisation"):
-            module = Training(model, prepared, config.optimisation, config.seed)
+            module = Training(model, prepared, config.optimisation, config.seed, _is_fast(config.trainer))
         if first:
             if not resume:
                 stack.enter_context(_alone(folder))
@@ -104,6 +105,16 @@ def _train(config: TrainConfig, folder: Path, resume: bool, console: Console, fi
 
 def _on_gpu(settings: TrainerConfig) -> bool:
     return settings.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+
+
+def _is_fast(settings: TrainerConfig) -> bool:
+    """Whether steps can be CUDA graphs: on one GPU, and with numbers that need no scaling, which looks at them."""
+    return (
+        settings.fast
+        and _on_gpu(settings)
+        and settings.devices * settings.num_nodes == 1
+        and (settings.precision != "16-mixed")
+    )
 
 
 @contextmanager
@@ -182,7 +193,6 @@ def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], re
             precision=settings.precision,  # pyright: ignore[reportArgumentType]
             deterministic=settings.deterministic and _on_gpu(settings),
             max_epochs=config.optimisation.max_epochs,
-            gradient_clip_val=config.optimisation.gradient_norm,
             callbacks=callbacks,
             plugins=[WholeFiles()],
             logger=TensorBoardLogger(folder, name="", version="tensorboard", purge_step=purge),

@@ -194,8 +194,8 @@ class LatentTree(Distribution):
         # Samples share their batch's emission: they are scored as one long sentence of S · N tokens.
         S = shape[: len(shape) - len(dist.batch_shape)].numel()
         joined = tokens.reshape(S, *dist.batch_shape, N).movedim(0, -2).flatten(-2)  # (*batch, S · N)
-        scores = dist.emission.log_prob(joined).unflatten(-2, (S, N)).movedim(-3, 0)  # (S, *batch, N, V)
-        return dist.prior.log_m()[..., None, :] + scores.reshape(*shape, N, self.emission.vertices)
+        weights = dist.emission.log_weights(joined, dist.prior.log_m())  # (*batch, S · N, V)
+        return weights.unflatten(-2, (S, N)).movedim(-3, 0).reshape(*shape, N, self.emission.vertices)
 
     def _joint_log_prob(self, tokens: Tensor, lengths: Tensor, vertices: Tensor) -> Tensor:
         """All (*sample, *batch, …) → (*sample, *batch)."""

@@ -9,11 +9,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import embedding
 
+from torch_ctree.devices import in_kernels
 from torch_ctree.trees.checks import check_device, check_floats, check_no_nan, check_vertices
 from torch_ctree.trees.kernels.torch import in_accumulation_dtype, topk
 
 BLOCK_ELEMENTS = 1 << 22  # logits that exist at one time: 16 MiB of float32
+GPU_BLOCK_ELEMENTS = 1 << 24  # 64 MiB: a matrix product large enough for a GPU
+MOST_TOKENS = 256  # the largest vocabulary that a kernel keeps in registers
+MULTIPLE = 128  # of rows in a block, where there are as many: whole tiles for a GPU
 
 
 class Emission(ABC):
@@ -31,6 +36,13 @@ class Emission(ABC):
     @abstractmethod
     def log_prob(self, tokens: Tensor) -> Tensor:
         """tokens (*batch, N) in 0..K − 1 → log p(x_n | v), (*batch, N, V)."""
+
+    def log_weights(self, tokens: Tensor, log_m: Tensor) -> Tensor:
+        """tokens (*batch, N), log_m (*batch, V) → log m(v) + log p(x_n | v), (*batch, N, V).
+
+        For emissions that can add it on the way; one of your own need not have it.
+        """
+        return log_m[..., None, :] + self.log_prob(tokens)
 
     @abstractmethod
     def log_prob_at(self, tokens: Tensor, vertices: Tensor) -> Tensor:
@@ -87,9 +99,28 @@ class TokenLogits(Emission):
 
     def log_prob(self, tokens: Tensor) -> Tensor:
         """Gathers first and normalises after: the (V, K) log-softmax is never stored."""
+        if self._in_one_kernel():
+            return self._fused(tokens, None)
         logits = in_accumulation_dtype(self.logits)
         index = tokens[..., None, :].expand(*tokens.shape[:-1], self.vertices, -1)  # (*batch, V, N)
         return (logits.gather(-1, index) - logits.logsumexp(-1, keepdim=True)).transpose(-1, -2)
+
+    def log_weights(self, tokens: Tensor, log_m: Tensor) -> Tensor:
+        """On a GPU, in one kernel."""
+        if self._in_one_kernel() and log_m.dtype == torch.float32:
+            return self._fused(tokens, log_m)
+        return super().log_weights(tokens, log_m)
+
+    def _in_one_kernel(self) -> bool:
+        return self.vocabulary <= MOST_TOKENS and _kernels_run(self.logits)
+
+    def _fused(self, tokens: Tensor, log_m: Tensor | None) -> Tensor:
+        from torch_ctree.trees.projection import token_log_prob  # noqa: PLC0415 # imports Triton
+
+        V, N = self.vertices, tokens.shape[-1]
+        offset = None if log_m is None else log_m.reshape(-1, V)
+        result = token_log_prob(self.logits.reshape(-1, V, self.vocabulary), tokens.reshape(-1, N), offset)
+        return result.reshape(*self.batch_shape, N, V)
 
     def log_prob_at(self, tokens: Tensor, vertices: Tensor) -> Tensor:
         """One logit each, and its row's log-normaliser."""
@@ -122,12 +153,13 @@ class LinearEmission(Emission):
     states: (*batch, V, H)
     weight: (K, H), as in ``torch.nn.Linear``
     bias: (K,) or None
-    block_elements: the size of the logits that exist at one time. Vertices are taken in blocks of block_elements / K,
-        forward and backward, so peak memory is that of the targets, (*batch, N, V), plus one block.
+    block_elements: the size of the logits that exist at one time; by default 2^22, on a GPU 2^24. Vertices are taken in
+        blocks of block_elements / K, forward and backward, so peak memory is that of the targets, (*batch, N, V), and
+        of the gradients, plus one block.
     """
 
     def __init__(
-        self, states: Tensor, weight: Tensor, bias: Tensor | None = None, *, block_elements: int = BLOCK_ELEMENTS
+        self, states: Tensor, weight: Tensor, bias: Tensor | None = None, *, block_elements: int | None = None
     ):
         check_floats("states", states)
         check_floats("weight", weight)
@@ -145,7 +177,8 @@ class LinearEmission(Emission):
         # As autocast would: a float32 layer on bfloat16 states computes in bfloat16.
         self.states, self.weight = states, weight.to(states.dtype)
         self.bias = self.weight.new_zeros(len(weight)) if bias is None else bias.to(states.dtype)
-        self.rows_per_block = max(1, block_elements // weight.shape[0])
+        self.block_elements = block_elements or (GPU_BLOCK_ELEMENTS if states.is_cuda else BLOCK_ELEMENTS)
+        self.rows_per_block = _rows_per_block(self.block_elements, weight.shape[0])
         self.batch_shape = states.shape[:-2]
         self.vertices, self.vocabulary = states.shape[-2], weight.shape[0]
         self.device = states.device
@@ -159,32 +192,31 @@ class LinearEmission(Emission):
     def _log_normaliser(self) -> Tensor:
         """(*batch, V): log Σ_k exp(weight_k · state + bias_k)."""
         rows = self.states.reshape(-1, self.states.shape[-1])
-        total = cast(Tensor, _BlockedLogSumExp.apply(rows, self.weight, self.bias, self.rows_per_block))
+        total = cast(Tensor, _LogNormaliser.apply(rows, self.weight, self.bias, self.rows_per_block))
         return total.reshape(*self.batch_shape, self.vertices)
 
     def log_prob(self, tokens: Tensor) -> Tensor:
         """The targets' logits directly, (*batch, N, H) · (*batch, H, V), minus the log-normaliser block by block."""
-        targets = in_accumulation_dtype(self.weight[tokens] @ self.states.transpose(-1, -2))  # (*batch, N, V)
-        return targets + self.bias[tokens][..., None] - self._log_normaliser()[..., None, :]
+        V, H, N = *self.states.shape[-2:], tokens.shape[-1]
+        states, sentences = self.states.reshape(-1, V, H), tokens.reshape(-1, N)
+        result = _LinearLogProb.apply(states, self.weight, self.bias, sentences, self.rows_per_block)
+        return cast(Tensor, result).reshape(*self.batch_shape, N, V)
 
     def log_prob_at(self, tokens: Tensor, vertices: Tensor) -> Tensor:
         """One state, one row of the weight, and the log-normaliser."""
         rows, words = self._rows_of(vertices), tokens.flatten()
         states = self.states.reshape(-1, self.states.shape[-1])
-        logits = in_accumulation_dtype((states[rows] * self.weight[words]).sum(-1)) + self.bias[words]
+        products = (embedding(rows, states) * embedding(words, self.weight)).sum(-1)
+        logits = in_accumulation_dtype(products) + self.bias[words]
         return (logits - self._log_normaliser().flatten()[rows]).reshape(vertices.shape)
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """The k best tokens of every vertex; without a gradient."""
-        rows = self.states.detach().reshape(-1, self.states.shape[-1])
-        found = []
-        for logits in _logits(rows, self.weight.detach(), self.bias.detach(), self.rows_per_block):
-            best, tokens = topk(logits, k)
-            found.append((best - _logsumexp_(logits)[:, None], tokens))
-        best, tokens = (
-            torch.cat(parts).reshape(*self.batch_shape, self.vertices, k) for parts in zip(*found, strict=True)
-        )
-        return best, tokens
+        layer = self.states.detach().reshape(-1, self.states.shape[-1]), self.weight.detach(), self.bias.detach()
+        fused = k == 1 and _kernels_run(layer[0])
+        best, tokens = _best(*layer) if fused else _blocked_topk(*layer, self.rows_per_block, k)
+        shape = (*self.batch_shape, self.vertices, k)
+        return best.reshape(shape), tokens.reshape(shape)
 
     def sample(self, vertices: Tensor) -> Tensor:
         """One draw at each given vertex."""
@@ -195,16 +227,16 @@ class LinearEmission(Emission):
 
     def expand(self, batch_shape: torch.Size) -> LinearEmission:
         """The same layer with more batch dimensions."""
-        elements = self.rows_per_block * self.vocabulary
-        return LinearEmission(self.states.expand(*batch_shape, -1, -1), self.weight, self.bias, block_elements=elements)
+        states = self.states.expand(*batch_shape, -1, -1)
+        return LinearEmission(states, self.weight, self.bias, block_elements=self.block_elements)
 
 
-class _BlockedLogSumExp(torch.autograd.Function):
+class _LogNormaliser(torch.autograd.Function):
     """log Σ_k exp(weight_k · row + bias_k) for each row, logits made and forgotten block by block, both ways."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, size: int) -> Tensor:
-        total = torch.cat([_logsumexp_(logits) for logits in _logits(rows, weight, bias, size)])
+        total = _log_normalisers(rows, weight, bias, size)
         ctx.save_for_backward(rows, weight, bias, total)
         ctx.size = size
         return total
@@ -212,18 +244,109 @@ class _BlockedLogSumExp(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        rows, weight, bias, total = (in_accumulation_dtype(saved) for saved in ctx.saved_tensors)
-        grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
-        grad_rows = []
-        parts = (_blocks(tensor, ctx.size) for tensor in (rows, total, grad))
-        for logits, row, log_normaliser, upstream in zip(_logits(rows, weight, bias, ctx.size), *parts, strict=True):
-            share = logits.sub_(log_normaliser[:, None]).exp_()  # softmax, (block, K)
-            share.mul_(upstream[:, None])
-            grad_rows.append(share @ weight)
-            grad_weight.addmm_(share.T, row)
-            grad_bias += share.sum(0)
-        dtypes = [saved.dtype for saved in ctx.saved_tensors]
-        return torch.cat(grad_rows).to(dtypes[0]), grad_weight.to(dtypes[1]), grad_bias.to(dtypes[2]), None
+        *layer, total = ctx.saved_tensors
+        grads = [torch.zeros_like(in_accumulation_dtype(tensor)) for tensor in layer]
+        _add_gradients(grads, layer, total, grad, ctx.size)
+        return *_as(layer, grads), None
+
+
+class _LinearLogProb(torch.autograd.Function):
+    """states (B, V, H), weight (K, H), bias (K,), tokens (B, N) → log p(x_n | v), (B, N, V).
+
+    One function, so that in the backward pass there is only one gradient of the size of the states.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, tokens: Tensor, size: int) -> Tensor:
+        (B, V, H), N = states.shape, tokens.shape[1]
+        total = _log_normalisers(states.reshape(-1, H), weight, bias, size).reshape(B, V)
+        targets = torch.bmm(embedding(tokens, weight), states.mT, out=states.new_empty(B, N, V))
+        ctx.save_for_backward(states, weight, bias, tokens, total)
+        ctx.size = size
+        return in_accumulation_dtype(targets).add_(bias[tokens][..., None]).sub_(total[:, None, :])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        *layer, tokens, total = ctx.saved_tensors
+        states, weight, bias = (in_accumulation_dtype(tensor) for tensor in layer)
+        # Of the targets' logits:
+        grad_words = torch.bmm(grad, states, out=grad.new_empty(*tokens.shape, states.shape[-1]))
+        grad_weight = _at_words(grad_words, tokens, weight)
+        grad_bias = _at_words(grad.sum(-1, keepdim=True), tokens, weight)[:, 0]
+        grad_states = torch.bmm(grad.mT, embedding(tokens, weight), out=states.new_empty(states.shape))
+        # Of the log-normalisers:
+        rows = grad_states.view(-1, states.shape[-1])
+        flat = [states.reshape(rows.shape), weight, bias]
+        _add_gradients([rows, grad_weight, grad_bias], flat, total.flatten(), -grad.sum(-2).flatten(), ctx.size)
+        return *_as(layer, [grad_states, grad_weight, grad_bias]), None, None
+
+
+def _kernels_run(tensor: Tensor) -> bool:
+    """Whether Triton kernels can have it, in one of the dtypes they know."""
+    return tensor.dtype in (torch.float32, torch.bfloat16, torch.float16) and in_kernels(tensor)
+
+
+def _rows_per_block(elements: int, vocabulary: int) -> int:
+    rows = max(1, elements // vocabulary)
+    return rows - rows % MULTIPLE if rows > MULTIPLE else rows
+
+
+def _log_normalisers(rows: Tensor, weight: Tensor, bias: Tensor, size: int) -> Tensor:
+    """rows (R, H), weight (K, H), bias (K,) → (R,)."""
+    if _kernels_run(rows):
+        from torch_ctree.trees.projection import log_normaliser  # noqa: PLC0415 # imports Triton
+
+        return log_normaliser(rows, weight, bias)
+    return torch.cat([_logsumexp_(logits) for logits in _logits(rows, weight, bias, size)])
+
+
+def _best(rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """→ (R,) each: each row's best token's log-probability, and that token."""
+    from torch_ctree.trees.projection import best_tokens  # noqa: PLC0415 # imports Triton
+
+    return best_tokens(rows, weight, bias)
+
+
+def _blocked_topk(rows: Tensor, weight: Tensor, bias: Tensor, size: int, k: int) -> tuple[Tensor, Tensor]:
+    """→ (R, k) each: the log-probabilities of each row's k best tokens, and these tokens."""
+    found = []
+    for logits in _logits(rows, weight, bias, size):
+        best, tokens = topk(logits, k)
+        found.append((best - _logsumexp_(logits)[:, None], tokens))
+    best, tokens = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return best, tokens
+
+
+def _softmax_(logits: Tensor, totals: Tensor, upstream: Tensor) -> Tensor:
+    """logits (R, K) ← softmax · upstream, in place, with totals, upstream (R,) → the sum of its rows, (K,)."""
+    if _kernels_run(logits):
+        from torch_ctree.trees.projection import softmax_  # noqa: PLC0415 # imports Triton
+
+        return softmax_(logits, totals, upstream)
+    return logits.sub_(totals[:, None]).exp_().mul_(upstream[:, None]).sum(0)
+
+
+def _add_gradients(grads: list[Tensor], layer: list[Tensor], totals: Tensor, upstream: Tensor, size: int) -> None:
+    """Adds those of Σ_r upstream_r · log Σ_k exp(weight_k · row_r + bias_k) to the gradients of rows, weight, bias."""
+    rows, weight, bias = (in_accumulation_dtype(tensor) for tensor in layer)
+    grad_rows, grad_weight, grad_bias = grads
+    parts = (_blocks(tensor, size) for tensor in (rows, grad_rows, totals, upstream))
+    for share, row, grad_row, total, g in zip(_logits(rows, weight, bias, size), *parts, strict=True):
+        grad_bias += _softmax_(share, total, g)
+        grad_row.addmm_(share, weight)
+        grad_weight.addmm_(share.T, row)
+
+
+def _at_words(grad: Tensor, tokens: Tensor, weight: Tensor) -> Tensor:
+    """The derivative of looking up, as ``torch.nn.Embedding`` has it, without atomics: grad (B, N, H) → (K, H)."""
+    return torch.ops.aten.embedding_dense_backward(grad, tokens, len(weight), -1, False)
+
+
+def _as(originals: list[Tensor], grads: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients in the dtype of what they belong to."""
+    rows, weight, bias = (grad.to(tensor.dtype) for tensor, grad in zip(originals, grads, strict=True))
+    return rows, weight, bias
 
 
 def _blocks(rows: Tensor, size: int) -> Iterator[Tensor]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Literal, Protocol, cast, get_args, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from torch_ctree.devices import triton_runs
 from torch_ctree.trees import paper
 from torch_ctree.trees.checks import check_lengths, check_log_weights, check_weight_values
 from torch_ctree.trees.compiling import outside_graphs
@@ -26,6 +27,17 @@ class Kernel(Protocol):
     def alphas(self, log_weights: Tensor, lengths: Tensor, maximise: bool = False) -> Tensor: ...  # noqa: D102
 
 
+@runtime_checkable
+class SearchKernel(Kernel, Protocol):
+    """What some modules in ``kernels`` offer besides; see that package's docstring."""
+
+    def best_paths(self, log_weights: Tensor, lengths: Tensor) -> Tensor: ...  # noqa: D102
+    def best_path_within(self, leaf_scores: Tensor, max_length: int) -> tuple[Tensor, Tensor, Tensor]: ...  # noqa: D102
+    def best_derivation(  # noqa: D102
+        self, log_leaf: Tensor, log_split: Tensor, token_scores: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+
+
 def tree_log_likelihood(
     log_weights: Tensor, lengths: Tensor, *, backend: Backend = "auto", validate_args: bool = True
 ) -> Tensor:
@@ -34,8 +46,8 @@ def tree_log_likelihood(
     log_weights: (B, N, V), floating point: log m(v) + log p(x_n | v), vertices in heap order (root 0; children of v:
         2v + 1 and 2v + 2), V = 2^(D+1) − 1 for a tree of depth D. Rows past a sentence's length are ignored.
     lengths: (B,), integers in 1..N: the number of tokens of each sentence.
-    backend: "numba" (CPU), "torch" (any device), "paper" (the paper's table M, slow), "triton" (planned), or "auto",
-        the fastest one that can run.
+    backend: "numba" (CPU), "triton" (GPU), "torch" (any device), "paper" (the paper's table M, slow), or "auto", the
+        fastest one that can run.
     validate_args: check the values too: NaN or +inf in log_weights, lengths out of range. On a GPU this waits for the
         device; switch it off in an inner loop. Shapes, dtypes and devices are always checked.
 
@@ -58,18 +70,28 @@ def tree_log_likelihood(
     return completions.gather(1, lengths[:, None] - 1)[:, 0]
 
 
+@outside_graphs
 def kernel_for(device: torch.device, backend: Backend = "auto") -> Kernel:
     """The module in ``kernels`` that computes on a device."""
     if backend not in get_args(Backend) or backend == "paper":
         names = ", ".join(repr(name) for name in get_args(Backend))
         raise ValueError(f"backend: got {backend!r}; expected one of {names}")
-    if backend == "triton":
-        raise ValueError("backend: got 'triton', which this version does not have yet; use 'torch' on a GPU")
     if backend == "auto":
-        backend = "numba" if device.type == "cpu" and importlib.util.find_spec("numba") else "torch"
+        backend = _fastest(device)
     if backend == "numba" and device.type != "cpu":
         raise ValueError(f"backend: got 'numba' with log_weights on {device}; expected tensors on the CPU, or 'torch'")
+    if backend == "triton" and not triton_runs(device):
+        raise ValueError(
+            f"backend: got 'triton' with log_weights on {device}; expected tensors on a GPU that Triton supports "
+            "and the package 'triton', or 'torch'"
+        )
     return cast(Kernel, importlib.import_module(f"torch_ctree.trees.kernels.{backend}"))
+
+
+def _fastest(device: torch.device) -> Backend:
+    if device.type == "cpu":  # numba even where Triton's interpreter could run
+        return "numba" if importlib.util.find_spec("numba") else "torch"
+    return "triton" if triton_runs(device) else "torch"
 
 
 @outside_graphs

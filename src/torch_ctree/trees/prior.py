@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 from torch.nn.functional import logsigmoid
 
+from torch_ctree.devices import in_kernels
 from torch_ctree.trees.checks import check_count, check_floats, check_leaves, check_no_nan, check_vertices
 from torch_ctree.trees.kernels.torch import in_accumulation_dtype
 from torch_ctree.trees.likelihood import completion_log_probs, kernel_for
@@ -71,6 +72,13 @@ class TreePrior(Distribution):
 
         By the recurrence Eq. 6–7 from the root down: m(v) = √m̃(parent) · l_v, m̃(v) = √m̃(parent) · (1 − l_v).
         """
+        if self.leaf_logits.dtype == torch.float32 and in_kernels(self.leaf_logits):
+            from torch_ctree.trees import factors  # noqa: PLC0415  (imports Triton)
+
+            return factors.log_m(self.leaf_logits, lambda logits: TreePrior(logits, validate_args=False)._log_m())
+        return self._log_m()
+
+    def _log_m(self) -> Tensor:
         log_leaf, log_split = self.log_leaf_and_split()
         inherited = log_leaf.new_zeros(*self.batch_shape, 1)  # ½ log m̃(parent(v))
         levels = []

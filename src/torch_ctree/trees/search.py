@@ -12,10 +12,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torch_ctree.trees.compiling import outside_graphs
 from torch_ctree.trees.kernels.torch import segment_max, topk
-from torch_ctree.trees.likelihood import kernel_for
+from torch_ctree.trees.likelihood import Kernel, SearchKernel, kernel_for
 from torch_ctree.trees.prior import reached
 from torch_ctree.trees.topology import leaves_from_mask, level, longest, topology_of
+
+
+@outside_graphs
+def _searching(kernel: Kernel) -> SearchKernel | None:
+    """The kernel, if it can search by itself."""
+    return kernel if isinstance(kernel, SearchKernel) else None
+
 
 # --- (sentence, tree) pairs -------------------------------------------------------------------------------------------
 
@@ -29,15 +37,20 @@ class Found(NamedTuple):
     tokens: Tensor  # (*batch, N)
 
 
-def best_derivations(log_leaf: Tensor, log_split: Tensor, token_scores: Tensor, tokens: Tensor, k: int) -> Found:
+def best_derivations(
+    log_leaf: Tensor, log_split: Tensor, token_scores: Tensor, tokens: Tensor, k: int, kernel: Kernel | None = None
+) -> Found:
     """The k best (sentence, tree) pairs of any length, best first.
 
     log_leaf, log_split: (B, V), log l_v and log(1 − l_v); token_scores, tokens: (B, V, J), the J best tokens of each
-    vertex, best first, J the smaller of k and the vocabulary → Found (k, B, …)
+    vertex, best first, J the smaller of k and the vocabulary; kernel: by default the device's → Found (k, B, …)
 
     No length is fixed, so a vertex's best derivations depend on its own subtree alone (the recursion π, Eq. 3, with
     maxima): one pass over the levels from the bottom up finds them, and one from the top down reads them off.
     """
+    if k == 1 and (searching := _searching(kernel or kernel_for(log_leaf.device))):
+        found = _found(*searching.best_derivation(log_leaf, log_split, token_scores[..., 0]), tokens[..., 0])
+        return Found(*(part[None] for part in found))
     J = token_scores.shape[-1]
     depth = topology_of(log_leaf).depth
     # If ranks i and j of two children make one of the k best, so do all (i + 1)(j + 1) pairs that are no worse.
@@ -71,15 +84,24 @@ def best_derivations(log_leaf: Tensor, log_split: Tensor, token_scores: Tensor, 
     return Found(vertices, lengths, scores, token.gather(-1, vertices.clamp_min(0)))
 
 
-def best_derivation_within(leaf_scores: Tensor, tokens: Tensor, max_length: int) -> Found:
+def _found(vertices: Tensor, lengths: Tensor, scores: Tensor, tokens: Tensor) -> Found:
+    """vertices (B, wider than any sentence), lengths (B,), scores (B,), each vertex's token (B, V) → Found (B, …)"""
+    vertices = vertices[:, : longest(lengths)]
+    return Found(vertices, lengths, scores, tokens.gather(-1, vertices.clamp_min(0)))
+
+
+def best_derivation_within(leaf_scores: Tensor, tokens: Tensor, max_length: int, kernel: Kernel | None = None) -> Found:
     """The best (sentence, tree) pair of at most max_length tokens.
 
-    leaf_scores, tokens: (B, V), log m(v) + max over x of log p(x | v), never above 0, and that x → Found (B, …)
+    leaf_scores, tokens: (B, V), log m(v) + max over x of log p(x | v), never above 0, and that x; kernel: by default
+    the device's → Found (B, …)
 
     The paper's DecodeJoint on intervals. It stops as soon as no unfinished prefix scores above the best finished
     sentence: longer sentences multiply a prefix by factors of at most one, so none of them can win.
     """
     leaf_scores = leaf_scores.clamp_max(0)  # what rounding may have lifted above
+    if searching := _searching(kernel or kernel_for(leaf_scores.device)):
+        return _found(*searching.best_path_within(leaf_scores, max_length), tokens)
     tree = topology_of(leaf_scores)
     tensors = tree.on(leaf_scores.device)
 
@@ -104,9 +126,15 @@ def best_derivation_within(leaf_scores: Tensor, tokens: Tensor, max_length: int)
 # --- trees of a given sentence ----------------------------------------------------------------------------------------
 
 
-def best_trees(log_weights: Tensor, lengths: Tensor) -> Tensor:
-    """The best tree of each sentence: log_weights (B, N, V), lengths (B,) → vertices (B, N)."""
-    return trace(kernel_for(log_weights.device).alphas(log_weights, lengths, maximise=True), log_weights, lengths)
+def best_trees(log_weights: Tensor, lengths: Tensor, kernel: Kernel | None = None) -> Tensor:
+    """The best tree of each sentence: log_weights (B, N, V), lengths (B,) → vertices (B, N).
+
+    kernel: by default the device's
+    """
+    kernel = kernel or kernel_for(log_weights.device)
+    if searching := _searching(kernel):
+        return searching.best_paths(log_weights, lengths)
+    return trace(kernel.alphas(log_weights, lengths, maximise=True), log_weights, lengths)
 
 
 def trace(

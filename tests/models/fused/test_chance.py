@@ -35,7 +35,9 @@ def test_as_in_plain_integers(p, place):
 
 
 def test_shares_are_right_and_seeds_and_places_differ():
-    first = [masks.keep(torch.tensor([seed]), place, masks.grid(100_000), 0.6) > 0 for seed in (1, 2) for place in (0, 1)]
+    first = [
+        masks.keep(torch.tensor([seed]), place, masks.grid(100_000), 0.6) > 0 for seed in (1, 2) for place in (0, 1)
+    ]
     for mask in first:
         assert mask.float().mean().item() == pytest.approx(0.4, abs=0.01)
     for n, mask in enumerate(first):

@@ -82,8 +82,11 @@ class OrderedMemory(SourceEncoder):
 
     def candidates(self, x: Tensor) -> Tensor:
         """x (B, S, H) → M̂ of every token, (B, S, M, H)"""
-        if fused.usable(x) and x.shape[-1] <= MOST_UNITS:
-            return self._fused(x)
+        if fused.usable(x):
+            from torch_ctree.models.fused import ordered_memory  # noqa: PLC0415  (there may be no Triton)
+
+            if ordered_memory.fits(x.shape[-1]):
+                return self._fused(x)
         memory = x.new_zeros(len(x), self.slots, x.shape[-1])
         # The first word fills every slot: there is nothing yet to put it together with.
         candidates = x[:, :1].expand(-1, self.slots, -1)
@@ -99,17 +102,14 @@ class OrderedMemory(SourceEncoder):
         return torch.stack(found, 1)
 
     def _fused(self, x: Tensor) -> Tensor:
-        """What ``candidates`` gives, from few kernels."""
-        from torch_ctree.models.fused import chance, ordered_memory  # noqa: PLC0415  (not everywhere is Triton)
+        """What ``candidates`` gives, in few kernels."""
+        from torch_ctree.models.fused import chance, ordered_memory  # noqa: PLC0415
 
         cell, norm = self.cell, self.activation.norm
         p = cell.dropout.p if self.training else 0.0
         seed = chance.new_seed(x.device) if p else torch.empty(1, dtype=torch.int64, device=x.device)
-        (_, key, key_norm), (_, _, score) = self.key, self.score
-        weights = ordered_memory.Weights(
-            *key.parameters(), *key_norm.parameters(), *score.parameters(), *cell.from_node.parameters(),
-            cell.from_memory.weight, *cell.out.parameters(), *norm.parameters(),
-        )  # fmt: skip
+        layers = [self.key[1], self.key[2], self.score[2], cell.from_node, cell.from_memory, cell.out, norm]
+        weights = ordered_memory.Weights(*(weight for layer in layers for weight in layer.parameters()))
         return ordered_memory.candidates(x, self.query(x), weights, self.slots, p, norm.eps, seed)
 
     def attention(self, query: Tensor, candidates: Tensor, before: Tensor) -> Tensor:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+
+from torch_ctree.models import fused
 
 
 class Bidirectional(nn.Module):
@@ -20,11 +24,16 @@ class Bidirectional(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """x (B, S, inputs), lengths (B,) → states (B, S, width), and the last states of both directions (B, width)"""
+        if fused.usable(x):
+            from torch_ctree.models.fused import recurrence  # noqa: PLC0415  (there may be no Triton)
+
+            if recurrence.fits(self.forwards.hidden_size, x.shape[1]):
+                return recurrence.read(x, lengths, self.forwards, self.backwards)
         order = reversal(lengths, x.shape[1])
         ahead, _ = self.forwards(x)
         back, _ = self.backwards(take(x, order))
-        last = torch.cat([at_end(ahead, lengths), at_end(back, lengths)], -1)
-        return torch.cat([ahead, take(back, order)], -1), last
+        states = torch.cat([ahead, take(back, order)], -1)
+        return states, torch.cat([at_end(ahead, lengths), at_end(back, lengths)], -1)
 
 
 def reversal(lengths: Tensor, size: int) -> Tensor:
@@ -34,14 +43,38 @@ def reversal(lengths: Tensor, size: int) -> Tensor:
     return torch.where(turned >= 0, turned, places)
 
 
+class _Take(torch.autograd.Function):
+    """See ``take``. The derivative of indexing adds, which on a GPU is slow or in no fixed order; this one indexes."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, order: Tensor) -> Tensor:
+        return x.gather(1, order[..., None].expand(-1, -1, x.shape[-1]))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.save_for_forward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return take(grad, *ctx.saved_tensors), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        return take(tangent, *ctx.saved_tensors)
+
+
 def take(x: Tensor, order: Tensor) -> Tensor:
-    """x (B, S, H), order (B, S) → x with its tokens in that order."""
-    return x.gather(1, order[..., None].expand(-1, -1, x.shape[-1]))
+    """x (B, S, H), order (B, S), its own inverse → x with its tokens in that order."""
+    return _Take.apply(x, order)  # pyright: ignore[reportReturnType]
 
 
 def at_end(x: Tensor, lengths: Tensor) -> Tensor:
     """x (B, S, H), lengths (B,) → (B, H): at each sentence's last token."""
-    return x[torch.arange(len(x), device=x.device), lengths - 1]
+    elsewhere = torch.arange(x.shape[1], device=x.device) != lengths[:, None] - 1
+    return x.masked_fill(elsewhere[..., None], 0).sum(1)
 
 
 def real(lengths: Tensor, size: int) -> Tensor:

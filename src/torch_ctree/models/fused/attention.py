@@ -17,7 +17,9 @@ import triton.language as tl
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from torch_ctree.devices import dot_precision
 from torch_ctree.models.fused.chance import keep
+from torch_ctree.models.fused.sums import column_sums
 
 MOST_POSITIONS, MOST_UNITS = 128, 128
 """What fits into the fast memory of one multiprocessor."""
@@ -34,11 +36,6 @@ class Normalisation(NamedTuple):
 def fits(positions: int, width: int) -> bool:
     """Whether the kernels can do it."""
     return positions <= MOST_POSITIONS and 16 <= width <= MOST_UNITS and triton.next_power_of_2(width) == width
-
-
-def precision() -> str:
-    """How ``tl.dot`` multiplies: as torch does."""
-    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
 def block_of(positions: int) -> int:
@@ -260,7 +257,7 @@ def attend(
         x, norm.weight, norm.bias, *sources, out, given.states, given.weight, given.logits, seed,
         queries, P, out.stride(-2), given.state_batch, given.leaf_batch, norm.eps, 1 / math.sqrt(H),
         P_OUT=p_out, PLACE_OUT=OUT_PLACE, P_LEAF=given.p, PLACE_LEAF=given.place, LEAF=leaves is not None,
-        H=H, BQ=32, BP=block_of(P), PRECISION=precision(), num_warps=4, num_stages=1,
+        H=H, BQ=32, BP=block_of(P), PRECISION=dot_precision(), num_warps=4, num_stages=1,
     )  # fmt: skip
 
 
@@ -271,6 +268,7 @@ def attend_back(
     """grad (B · Q, ·) → of_x, that of x (B · Q, H), and of all else in ``sums``; see ``attend_backward``."""
     (B, P, H), queries, splits = sources.keys.shape, len(x) // len(sources.keys), len(sums.keys)
     size, block = block_of(P), 16 if P > 64 else 32
+    warps = 4 if size < 64 else 8  # of small blocks, two find room on a multiprocessor
     given = leaves or Leaves(x, 0, x, x, 0, 0.0, 0)
     attend_backward[(B, splits)](
         x, norm.weight, norm.bias, *sources, grad, given.states, grad if contexts is None else contexts,
@@ -278,7 +276,7 @@ def attend_back(
         queries, P, grad.stride(-2), given.state_batch, given.leaf_batch, norm.eps, 1 / math.sqrt(H),
         P_OUT=p_out, PLACE_OUT=OUT_PLACE, P_LEAF=given.p, PLACE_LEAF=given.place, LEAF=leaves is not None,
         ADD=add, BLOCKS=triton.cdiv(triton.cdiv(queries, block), splits),
-        H=H, BQ=block, BP=size, PRECISION=precision(), num_warps=8, num_stages=1,
+        H=H, BQ=block, BP=size, PRECISION=dot_precision(), num_warps=warps, num_stages=1,
     )  # fmt: skip
 
 
@@ -308,13 +306,13 @@ class _Attended(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, x, weight, gamma, beta, keys, values, mask, seed = ctx.saved_tensors
         sources, grad = Sources(keys, values, mask), grad.contiguous()
-        sums = Gradients.empty(2 if grad.shape[1] > 64 else 1, sources)
+        sums = Gradients.empty(min(4, triton.cdiv(grad.shape[1], 64)), sources)
         norm, of_x = Normalisation(gamma, beta, ctx.eps), torch.empty_like(x)
         attend_back(x, norm, sources, grad, seed, sums, False, of_x, ctx.p_out)
         of_states = dropped((of_x @ weight).view_as(grad), seed, ctx.p_query, QUERY_PLACE)
         of_gamma, of_beta = sums.norm.sum((0, 1))
         return (
-            of_states, of_x.T @ query, of_x.sum(0), of_gamma, of_beta, sums.keys.sum(0), sums.values.sum(0),
+            of_states, of_x.T @ query, column_sums(of_x), of_gamma, of_beta, sums.keys.sum(0), sums.values.sum(0),
             None, None, None, None, None,
         )  # fmt: skip
 

@@ -29,10 +29,11 @@ from torch_ctree.models.fused.attention import (
     normalised,
 )
 from torch_ctree.models.fused.chance import keep
+from torch_ctree.models.fused.sums import column_sums
 
 STATE, QUERY, LEAF = 1, 21, 41
 """Where dropout stands: these plus the level."""
-ROWS = 16
+ROWS = 8
 """Vertices that a program takes at a time."""
 
 
@@ -337,11 +338,12 @@ def _weight_gradients(
     """One product for each weight, in the order of ``Weights``; a tree of one level asks nothing of the source."""
     asked: tuple[Tensor | None, ...] = (None,) * 4
     if sums is not None:
-        asked = (grads.queries.T @ buffers.dropped, grads.queries.sum(0), *sums.norm.sum((0, 1)))
+        asked = (grads.queries.T @ buffers.dropped, column_sums(grads.queries), *sums.norm.sum((0, 1)))
         of_leaf = of_leaf + sums.leaf.sum((0, 1))
-    first = grads.hidden.T @ buffers.cat, grads.hidden.sum(0)
-    second = grads.made.T @ buffers.hidden, grads.made.sum(0)
-    return *asked, *first, *second, *of_norm.sum(0), of_leaf
+    first = grads.hidden.T @ buffers.cat, column_sums(grads.hidden)
+    second = grads.made.T @ buffers.hidden, column_sums(grads.made)
+    of_norms = column_sums(of_norm.view(len(of_norm), -1)).view(2, -1)
+    return *asked, *first, *second, *of_norms, of_leaf
 
 
 def can_expand(positions: int, width: int, depth: int, batch: int) -> bool:

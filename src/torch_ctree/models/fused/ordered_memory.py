@@ -3,10 +3,10 @@
 The names are those of ``encoders.ordered_memory``: at position t, M̂ are the candidates and M the memory, one row for
 each slot i, and p the attention over the slots, with →p and ←p its sums from both ends. The kernels, in their order:
 
-    _attend     M̂ of the position before, its keys, p, M                                       once a position
-    _hidden     node_{i−1} from the outputs of the slot before; hidden_i = relu(W [node_{i−1}; M_i] + b)   every slot
-    _outputs    outputs_i = W' hidden_i + b': three gates and a candidate                                  every slot
-    _finish     the last node of all                                                           once
+    _attend     for a position: the last node of the one before, keys of its M̂, p, M
+    _hidden     for a slot: the node of the one before, from its outputs; hidden_i = relu(W [node_{i−1}; M_i] + b)
+    _outputs    for a slot: outputs_i = W' hidden_i + b', which are three gates and a candidate
+    _finish     the last node of all
 
 Row statistics stand between a product's columns and what is made of them; so a kernel starts with the elementwise part
 of the step before, which each of its programs repeats for its own rows, and one of them stores. The way back has the
@@ -16,8 +16,10 @@ before waits for. Gradients of weights come at the end, from one product over al
 Within a position, everything is kept as (M, B, …): row i B + b is slot i of sentence b.
 """
 
-# pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false, reportOperatorIssue=false
-# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+# pyright: reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
+# pyright: reportPossiblyUnboundVariable=false
+# (Triton's tensors are no Python numbers, and its branches on constants no branches)
+# ruff: noqa: N803  (its constants are in capitals)
 
 from __future__ import annotations
 
@@ -31,12 +33,14 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from torch_ctree.devices import dot_precision
 from torch_ctree.models.fused.chance import keep
+from torch_ctree.models.fused.sums import column_sums
 
-MOST = 1024
-"""The largest H for which the tiles fit."""
+MOST_UNITS = 1024
+"""Tiles of wider rows do not fit into the fast memory of one multiprocessor."""
 
-# Where dropout stands: at position t, use u has the place PLACES t + u, and unit h of row r of width w the number r w + h.
+# Where dropout stands: use u at position t has the place PLACES t + u; unit h of row r of width w, the number r w + h.
 PLACES = tl.constexpr(5)
 KEY, SCORE, MEMORY, NODE, HIDDEN = map(tl.constexpr, range(5))
 
@@ -44,6 +48,9 @@ KEY, SCORE, MEMORY, NODE, HIDDEN = map(tl.constexpr, range(5))
 FIELDS, BACK_FIELDS = 7, 3
 UP, DOWN, RATIO, KEY_MEAN, KEY_RSTD, MEAN, RSTD = map(tl.constexpr, range(FIELDS))
 D_UP, D_OPEN, D_SCORE = map(tl.constexpr, range(BACK_FIELDS))
+
+COLUMNS = 32
+"""Columns of a product that one program makes."""
 
 
 class Weights(NamedTuple):
@@ -62,6 +69,11 @@ class Weights(NamedTuple):
     out_bias: Tensor
     gain: Tensor
     shift: Tensor
+
+
+def fits(width: int) -> bool:
+    """Whether the kernels can do it."""
+    return width <= MOST_UNITS
 
 
 def candidates(x: Tensor, queries: Tensor, weights: Weights, slots: int, p: float, eps: float, seed: Tensor) -> Tensor:
@@ -87,7 +99,7 @@ def _tile(pointer, row, unit, mask, width: tl.constexpr):
 @triton.jit
 def _dropped(seed, place, row, unit, P: tl.constexpr, width: tl.constexpr):
     """What each unit of a tile is multiplied by."""
-    return keep(seed, place, row[:, None] * width + unit[None, :], P)
+    return keep(seed, place.to(tl.int64), row[:, None] * width + unit[None, :], P)
 
 
 @triton.jit
@@ -106,8 +118,8 @@ def _gates(outputs, row, unit, mask, H: tl.constexpr):
     c = _tile(outputs + 2 * H, row, unit, mask, 4 * H)
     top = tl.maximum(tl.maximum(a, b), c)
     a, b, c = tl.exp(a - top), tl.exp(b - top), tl.exp(c - top)
-    total = a + b + c
-    return a / total, b / total, c / total
+    scale = 1.0 / (a + b + c)
+    return a * scale, b * scale, c * scale
 
 
 @triton.jit
@@ -123,6 +135,21 @@ def _node(x, below, memory, share, outputs, row, unit, mask, mean, rstd, gain, s
     a, b, c = _gates(outputs, row, unit, mask, H)
     _, new = _new(outputs, row, unit, mask, mean, rstd, gain, shift, H)
     return x + share[:, None] * (a * below + b * memory + c * new - x)
+
+
+@triton.jit
+def _opened(fields_before, row, slot, real, B, M: tl.constexpr, FIRST: tl.constexpr):
+    """How far slots are open: slot i as far as slot i + 1 was reached at the position before, the last one always."""
+    opened = tl.where(slot == M - 1, 1.0, 0.0)
+    if not FIRST:
+        opened += tl.load(fields_before + UP * M * B + row + B, mask=real & (slot < M - 1), other=0.0)
+    return opened
+
+
+@triton.jit
+def _layer_norm_back(d, normal, d_mean, d_slope, rstd, mask):
+    """The gradient of a layer norm's input, from d = gain × that of its output, and the means of d and d × normal."""
+    return tl.where(mask, (d - d_mean[:, None] - normal * d_slope[:, None]) * rstd[:, None], 0.0)
 
 
 @triton.jit
@@ -160,19 +187,40 @@ def _before(
     return value
 
 
+@triton.jit
+def _sums(value, ROWS: tl.constexpr, SLOTS: tl.constexpr, REVERSE: tl.constexpr):
+    """Cumulative sums over slots, from the first or from the last: (ROWS,) → (ROWS,)"""
+    value = tl.reshape(value, (ROWS // SLOTS, 1, SLOTS))
+    here, other = tl.arange(0, SLOTS)[None, :, None], tl.arange(0, SLOTS)[None, None, :]
+    reached = other >= here if REVERSE else other <= here
+    return tl.reshape(tl.sum(tl.where(reached, value, 0.0), 2), (ROWS,))
+
+
+@triton.jit
+def _shares(score, opened, ROWS: tl.constexpr, SLOTS: tl.constexpr):
+    """→p, ←p and exp(score) / Σ, where p = exp(score) × what is open / Σ"""
+    score = tl.reshape(score, (ROWS // SLOTS, SLOTS))
+    opened = tl.reshape(opened, (ROWS // SLOTS, SLOTS))
+    weight = tl.exp(score - tl.max(score, 1)[:, None])
+    ratio = weight / tl.sum(weight * opened, 1)[:, None]
+    p = tl.reshape(ratio * opened, (ROWS,))
+    return _sums(p, ROWS, SLOTS, False), _sums(p, ROWS, SLOTS, True), tl.reshape(ratio, (ROWS,))
+
+
 @triton.jit(do_not_specialize=["t"])
-def _attend(
+def _attend(  # noqa: PLR0915
     found, x, below, queries, seed,
     outputs_before, memory_before, fields_before,
-    memory, fields, keys, fed,
+    memory, fields, keys, fed_key, fed_memory,
     w_key, b_key, key_gain, key_shift, w_score, gain, shift,
     t, B, found_row, x_row, below_row,
     H: tl.constexpr, M: tl.constexpr, P: tl.constexpr, EPS: tl.constexpr, PRECISION: tl.constexpr,
-    SCALE: tl.constexpr, FIRST: tl.constexpr, ROWS: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+    SCALE: tl.constexpr, FIRST: tl.constexpr, ROWS: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Keys, attention and memory of position t for some whole sentences; M̂ and x are those of the position before.
 
-    fed: what the key layer was given, M̂ after dropout
+    fed_…: what a layer is given, after dropout
     """
     local = tl.arange(0, ROWS)
     slot = local % SLOTS
@@ -186,20 +234,26 @@ def _attend(
     seed = tl.load(seed)
     whole = tl.arange(0, WIDE)
     whole_mask = real[:, None] & (whole[None, :] < H)
+    # Loads come before sums, for which threads wait for one another.
+    if BLOCK >= H:
+        weight = _matrix(w_key, whole, whole, 1, H, H, H)
+    query = tl.load(queries + place_x[:, None] + whole[None, :], mask=whole_mask, other=0.0)
+    bias, scale = _vector(b_key, whole, H), _vector(key_gain, whole, H)
+    query += _vector(key_shift, whole, H)[None, :]
+    direction = _vector(w_score, whole, H)
+    opened = _opened(fields_before, row, slot, real, B, M, FIRST)
 
     # The last slot of the position before: its statistics, so that it can be finished block by block.
     mean = tl.zeros((ROWS,), tl.float32)
     rstd = tl.zeros((ROWS,), tl.float32)
     share = tl.zeros((ROWS,), tl.float32)
     if not FIRST:
-        ending = real & last
         new = _tile(outputs_before + 3 * H, row, whole, whole_mask & last[:, None], 4 * H)
         mean, rstd = _moments(new, whole_mask, H, EPS)
-        share = tl.load(fields_before + UP * M * B + row, mask=ending, other=0.0)
-        tl.store(fields_before + MEAN * M * B + row, mean, mask=ending)
-        tl.store(fields_before + RSTD * M * B + row, rstd, mask=ending)
+        share = tl.load(fields_before + UP * M * B + row, mask=real & last, other=0.0)
 
     key = tl.zeros((ROWS, WIDE), tl.float32)
+    value = tl.zeros((ROWS, BLOCK), tl.float32)
     for start in range(0, H, BLOCK):
         unit = start + tl.arange(0, BLOCK)
         mask = real[:, None] & (unit[None, :] < H)
@@ -209,47 +263,47 @@ def _attend(
         )  # fmt: skip
         if not FIRST:
             tl.store(found + place[:, None] + unit[None, :], value, mask=mask & last[:, None])
-        value *= _dropped(seed, t * PLACES + KEY, row, unit, P, H)
-        tl.store(fed + row[:, None] * H + unit[None, :], value, mask=mask)
-        key = tl.dot(value, _matrix(w_key, unit, whole, 1, H, H, H), key, input_precision=PRECISION)
-    key += _vector(b_key, whole, H)[None, :]
+        fed = value * _dropped(seed, t * PLACES + KEY, row, unit, P, H)
+        tl.store(fed_key + row[:, None] * H + unit[None, :], fed, mask=mask)
+        if BLOCK < H:
+            weight = _matrix(w_key, unit, whole, 1, H, H, H)
+        key = tl.dot(fed, weight, key, input_precision=PRECISION)
+    key += bias[None, :]
     tl.store(keys + row[:, None] * H + whole[None, :], key, mask=whole_mask)
 
     # score = w · relu(query + layernorm(key)) / √H
     key_mean, key_rstd = _moments(key, whole_mask, H, EPS)
     normal = (key - key_mean[:, None]) * key_rstd[:, None]
-    query = tl.load(queries + place_x[:, None] + whole[None, :], mask=whole_mask, other=0.0)
-    mixed = query + normal * _vector(key_gain, whole, H)[None, :] + _vector(key_shift, whole, H)[None, :]
-    mixed = tl.maximum(mixed, 0.0) * _dropped(seed, t * PLACES + SCORE, row, whole, P, H)
-    score = tl.sum(mixed * _vector(w_score, whole, H)[None, :], 1) * SCALE
+    mixed = tl.maximum(query + normal * scale[None, :], 0.0)
+    mixed *= _dropped(seed, t * PLACES + SCORE, row, whole, P, H)
+    score = tl.sum(mixed * direction[None, :], 1) * SCALE
 
-    # p ∝ exp(score) × what is open: slot i as far as slot i + 1 was reached before, the last one always.
-    reached = tl.zeros((ROWS,), tl.float32)
-    if not FIRST:
-        reached = tl.load(fields_before + UP * M * B + row + B, mask=real & (slot < M - 1), other=0.0)
-    score = tl.reshape(tl.where(slot < M, score, float("-inf")), (ROWS // SLOTS, SLOTS))
-    opened = tl.reshape(tl.where(last, 1.0, reached), (ROWS // SLOTS, SLOTS))
-    weight = tl.exp(score - tl.max(score, 1)[:, None])
-    ratio = weight / tl.sum(weight * opened, 1)[:, None]
-    up = tl.cumsum(ratio * opened, 1)
-    down = tl.reshape(tl.cumsum(ratio * opened, 1, reverse=True), (ROWS,))
-    tl.store(fields + UP * M * B + row, tl.reshape(up, (ROWS,)), mask=real)
+    score = tl.where(real, score, -1e30)
+    up, down, ratio = _shares(score, opened, ROWS, SLOTS)
+    tl.store(fields + UP * M * B + row, up, mask=real)
     tl.store(fields + DOWN * M * B + row, down, mask=real)
-    tl.store(fields + RATIO * M * B + row, tl.reshape(ratio, (ROWS,)), mask=real)
+    tl.store(fields + RATIO * M * B + row, ratio, mask=real)
     tl.store(fields + KEY_MEAN * M * B + row, key_mean, mask=real)
     tl.store(fields + KEY_RSTD * M * B + row, key_rstd, mask=real)
+    if not FIRST:
+        tl.store(fields_before + MEAN * M * B + row, mean, mask=real & last)
+        tl.store(fields_before + RSTD * M * B + row, rstd, mask=real & last)
 
     for start in range(0, H, BLOCK):
         unit = start + tl.arange(0, BLOCK)
         mask = real[:, None] & (unit[None, :] < H)
-        value = _before(
-            found, x, below, memory_before, share, outputs_before, place, place_x, place_below, row, unit, mask, last,
-            mean, rstd, _vector(gain, unit, H), _vector(shift, unit, H), H, FIRST,
-        )  # fmt: skip
+        if BLOCK < H:  # otherwise it is still there
+            value = _before(
+                found, x, below, memory_before, share, outputs_before, place, place_x, place_below, row, unit, mask,
+                last, mean, rstd, _vector(gain, unit, H), _vector(shift, unit, H), H, FIRST,
+            )  # fmt: skip
         old = tl.zeros((ROWS, BLOCK), tl.float32)
         if not FIRST:
             old = _tile(memory_before, row, unit, mask, H)
-        tl.store(memory + row[:, None] * H + unit[None, :], old + down[:, None] * (value - old), mask=mask)
+        value = old + down[:, None] * (value - old)
+        tl.store(memory + row[:, None] * H + unit[None, :], value, mask=mask)
+        value *= _dropped(seed, t * PLACES + MEMORY, row, unit, P, H)
+        tl.store(fed_memory + row[:, None] * H + unit[None, :], value, mask=mask)
 
 
 @triton.jit(do_not_specialize=["t", "slot"])
@@ -262,13 +316,13 @@ def _hidden(
 ):  # fmt: skip
     """The hidden layer of a slot, and the node of the slot before, which is x for the FIRST slot.
 
-    found: M̂ at this position of the slot before; below: of the one before that, or x; outputs, memory, hidden, fed_…:
-    of all slots at this position; fed_…: what the layer was given, after dropout
+    found: M̂ at this position of the slot before; below: of the one before that, or x; the rest: of all slots at this
+    position; fed_…: what the layer is given, after dropout
     """
     sentence = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     real = sentence < B
-    first = tl.program_id(1) == 0  # it stores what all of them have computed
+    storing = real & (sentence * 0 + tl.program_id(1) == 0)  # one stores what all of them have computed
     row = slot * B + sentence
     row_before = row - B
     place_x = sentence.to(tl.int64) * x_row
@@ -276,37 +330,38 @@ def _hidden(
     place = sentence.to(tl.int64) * found_row
     seed = tl.load(seed)
 
-    mean = tl.zeros((ROWS,), tl.float32)
-    rstd = tl.zeros((ROWS,), tl.float32)
-    share = tl.zeros((ROWS,), tl.float32)
-    if not FIRST:
-        whole = tl.arange(0, WIDE)
-        whole_mask = real[:, None] & (whole[None, :] < H)
-        mean, rstd = _moments(_tile(outputs + 3 * H, row_before, whole, whole_mask, 4 * H), whole_mask, H, EPS)
-        share = tl.load(fields + UP * M * B + row_before, mask=real, other=0.0)
-        tl.store(fields + MEAN * M * B + row_before, mean, mask=real & first)
-        tl.store(fields + RSTD * M * B + row_before, rstd, mask=real & first)
-
+    whole = tl.arange(0, WIDE)
+    whole_mask = real[:, None] & (whole[None, :] < H)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for start in range(0, H, BLOCK):
+    more = tl.zeros((ROWS, COLUMNS), tl.float32)  # the other half of the sum, which need not wait for the first
+    for start in tl.static_range(0, H, BLOCK):
+        # All that can be loaded comes before the statistics, for which threads wait for one another.
         unit = start + tl.arange(0, BLOCK)
         mask = real[:, None] & (unit[None, :] < H)
         node = tl.load(x + place_x[:, None] + unit[None, :], mask=mask, other=0.0)
+        stored = _tile(fed_memory, row, unit, mask, H)
+        w_left = _matrix(w_node, unit, column, 1, H, H, 4 * H)
+        w_right = _matrix(w_memory, unit, column, 1, H, H, 4 * H)
         if not FIRST:
             left = tl.load(below + place_below[:, None] + unit[None, :], mask=mask, other=0.0)
             right = _tile(memory, row_before, unit, mask, H)
-            node = _node(
-                node, left, right, share, outputs, row_before, unit, mask, mean, rstd,
-                _vector(gain, unit, H), _vector(shift, unit, H), H,
-            )  # fmt: skip
-            tl.store(found + place[:, None] + unit[None, :], node, mask=mask & first)
+            a, b, c = _gates(outputs, row_before, unit, mask, H)
+            scale, offset = _vector(gain, unit, H), _vector(shift, unit, H)
+            if start == 0:
+                share = tl.load(fields + UP * M * B + row_before, mask=real, other=0.0)
+                new = _tile(outputs + 3 * H, row_before, whole, whole_mask, 4 * H)
+                mean, rstd = _moments(new, whole_mask, H, EPS)
+            _, new = _new(outputs, row_before, unit, mask, mean, rstd, scale, offset, H)
+            node += share[:, None] * (a * left + b * right + c * new - node)
+            tl.store(found + place[:, None] + unit[None, :], node, mask=mask & storing[:, None])
         node *= _dropped(seed, t * PLACES + NODE, row, unit, P, H)
-        stored = _tile(memory, row, unit, mask, H) * _dropped(seed, t * PLACES + MEMORY, row, unit, P, H)
-        tl.store(fed_node + row[:, None] * H + unit[None, :], node, mask=mask & first)
-        tl.store(fed_memory + row[:, None] * H + unit[None, :], stored, mask=mask & first)
-        total = tl.dot(node, _matrix(w_node, unit, column, 1, H, H, 4 * H), total, input_precision=PRECISION)
-        total = tl.dot(stored, _matrix(w_memory, unit, column, 1, H, H, 4 * H), total, input_precision=PRECISION)
-    total = tl.maximum(total + _vector(b_node, column, 4 * H)[None, :], 0.0)
+        tl.store(fed_node + row[:, None] * H + unit[None, :], node, mask=mask & storing[:, None])
+        total = tl.dot(node, w_left, total, input_precision=PRECISION)
+        more = tl.dot(stored, w_right, more, input_precision=PRECISION)
+    if not FIRST:
+        tl.store(fields + MEAN * M * B + row_before, mean, mask=storing)
+        tl.store(fields + RSTD * M * B + row_before, rstd, mask=storing)
+    total = tl.maximum(total + more + _vector(b_node, column, 4 * H)[None, :], 0.0)
     total *= _dropped(seed, t * PLACES + HIDDEN, row, column, P, 4 * H)
     at = hidden + row[:, None] * (4 * H) + column[None, :]
     tl.store(at, total, mask=real[:, None] & (column[None, :] < 4 * H))
@@ -366,8 +421,14 @@ def _finish(
 # Backward: d_ is the gradient of what follows
 
 
+@triton.jit
+def _quarter(w_out, which: tl.constexpr, unit, column, H: tl.constexpr):
+    """A tile of the weights of one gate, or of the candidate."""
+    return _matrix(w_out + which * 4 * H * H, unit, column, 4 * H, 1, H, 4 * H)
+
+
 @triton.jit(do_not_specialize=["slot"])
-def _hidden_back(
+def _hidden_back(  # noqa: PLR0915
     x, below, outputs, memory, fields, hidden, w_out, gain, shift,
     d_node, d_outputs, d_pre, d_fields,
     slot, B, x_row, below_row,
@@ -381,13 +442,17 @@ def _hidden_back(
     sentence = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     real = sentence < B
-    first = tl.program_id(1) == 0
+    storing = real & (sentence * 0 + tl.program_id(1) == 0)
     row = slot * B + sentence
     place_x = sentence.to(tl.int64) * x_row
     place_below = sentence.to(tl.int64) * below_row
+    out_mask = real[:, None] & (column[None, :] < 4 * H)
     mean = tl.load(fields + MEAN * M * B + row, mask=real, other=0.0)
     rstd = tl.load(fields + RSTD * M * B + row, mask=real, other=0.0)
-    share = tl.load(fields + UP * M * B + row, mask=real, other=0.0)
+    # The sum of a number and a zero: what has passed between threads, Triton does not let each warp compute for itself.
+    pair = tl.arange(0, 2)[None, :]
+    share = tl.load(fields + UP * M * B + row[:, None] + pair, mask=real[:, None] & (pair == 0), other=0.0)
+    share = tl.sum(share, 1)
 
     # Layer norm's two means, of g = gain × the gradient of its output, and of g × what it normalised.
     d_mean = tl.zeros((ROWS,), tl.float32)
@@ -404,10 +469,13 @@ def _hidden_back(
     d_mean, d_slope = d_mean / H, d_slope / H
 
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    more = tl.zeros((ROWS, COLUMNS), tl.float32)
     d_up = tl.zeros((ROWS,), tl.float32)
     for start in range(0, H, BLOCK):
         unit = start + tl.arange(0, BLOCK)
         mask = real[:, None] & (unit[None, :] < H)
+        w_a, w_b = _quarter(w_out, 0, unit, column, H), _quarter(w_out, 1, unit, column, H)
+        w_c, w_new = _quarter(w_out, 2, unit, column, H), _quarter(w_out, 3, unit, column, H)
         scale = _vector(gain, unit, H)
         a, b, c = _gates(outputs, row, unit, mask, H)
         normal, new = _new(outputs, row, unit, mask, mean, rstd, scale, _vector(shift, unit, H), H)
@@ -418,29 +486,24 @@ def _hidden_back(
         d = _tile(d_node, sentence, unit, mask, H)
         d_up += tl.sum(d * (cell - word), 1)
         d *= share[:, None]
-        d_new = d * c * (1.0 - new * new) * scale[None, :]
         d_a, d_b, d_c = a * (left - cell) * d, b * (right - cell) * d, c * (new - cell) * d
-        d_new = (d_new - d_mean[:, None] - normal * d_slope[:, None]) * rstd[:, None]
-        d_new = tl.where(mask, d_new, 0.0)
+        d_new = d * c * (1.0 - new * new) * scale[None, :]
+        d_new = _layer_norm_back(d_new, normal, d_mean, d_slope, rstd, mask)
         at = d_outputs + row[:, None] * (4 * H) + unit[None, :]
-        tl.store(at, d_a, mask=mask & first)
-        tl.store(at + H, d_b, mask=mask & first)
-        tl.store(at + 2 * H, d_c, mask=mask & first)
-        tl.store(at + 3 * H, d_new, mask=mask & first)
-        w = w_out
-        total = tl.dot(d_a, _matrix(w, unit, column, 4 * H, 1, H, 4 * H), total, input_precision=PRECISION)
-        w += 4 * H * H
-        total = tl.dot(d_b, _matrix(w, unit, column, 4 * H, 1, H, 4 * H), total, input_precision=PRECISION)
-        w += 4 * H * H
-        total = tl.dot(d_c, _matrix(w, unit, column, 4 * H, 1, H, 4 * H), total, input_precision=PRECISION)
-        w += 4 * H * H
-        total = tl.dot(d_new, _matrix(w, unit, column, 4 * H, 1, H, 4 * H), total, input_precision=PRECISION)
-    tl.store(d_fields + D_UP * M * B + row, d_up, mask=real & first)
+        tl.store(at, d_a, mask=mask & storing[:, None])
+        tl.store(at + H, d_b, mask=mask & storing[:, None])
+        tl.store(at + 2 * H, d_c, mask=mask & storing[:, None])
+        tl.store(at + 3 * H, d_new, mask=mask & storing[:, None])
+        # Two sums that need not wait for one another, and two more.
+        total = tl.dot(d_a, w_a, total, input_precision=PRECISION)
+        more = tl.dot(d_b, w_b, more, input_precision=PRECISION)
+        total += tl.dot(d_c, w_c, input_precision=PRECISION)
+        more += tl.dot(d_new, w_new, input_precision=PRECISION)
+    tl.store(d_fields + D_UP * M * B + row, d_up, mask=storing)
     # What is above zero after relu and dropout was above zero and kept.
-    mask = real[:, None] & (column[None, :] < 4 * H)
-    lives = _tile(hidden, row, column, mask, 4 * H) > 0.0
-    d_total = tl.where(lives, total * (1.0 / (1.0 - P)), 0.0)
-    tl.store(d_pre + row[:, None] * (4 * H) + column[None, :], d_total, mask=mask)
+    lives = _tile(hidden, row, column, out_mask, 4 * H) > 0.0
+    d_total = tl.where(lives, (total + more) * (1.0 / (1.0 - P)), 0.0)
+    tl.store(d_pre + row[:, None] * (4 * H) + column[None, :], d_total, mask=out_mask)
 
 
 @triton.jit(do_not_specialize=["t", "slot"])
@@ -473,7 +536,7 @@ def _node_back(
     d = _tile(d_node, sentence, column, mask, H) * share[:, None]
     if half == 0:
         # Below the first slot is x, of which nothing is known yet.
-        total += a * d + _tile(d_below, sentence, column, mask & (slot > 0), H)
+        total += a * d + _tile(d_below, sentence, column, mask & (row[:, None] >= B), H)
         tl.store(d_below + sentence[:, None] * H + column[None, :], total, mask=mask)
     else:
         total += b * d + _tile(d_memory, row, column, mask, H)
@@ -481,31 +544,41 @@ def _node_back(
 
 
 @triton.jit
+def _shares_back(d_up, d_down, ratio, opened, ROWS: tl.constexpr, SLOTS: tl.constexpr):
+    """The gradient of what is open; times that, it is the gradient of the score."""
+    d_p = _sums(d_up, ROWS, SLOTS, True) + _sums(d_down, ROWS, SLOTS, False)
+    mean = tl.sum(tl.reshape(ratio * opened * d_p, (ROWS // SLOTS, SLOTS)), 1)[:, None]
+    d_p = tl.reshape(d_p, (ROWS // SLOTS, SLOTS)) - mean
+    return ratio * tl.reshape(d_p, (ROWS,))
+
+
+@triton.jit
 def _key_tile(
-    keys, queries, place_x, row, unit, mask, mean, rstd, gain, shift, w_score, d_score, seed, place,
+    keys, queries, place_x, row, unit, mask, mean, rstd, gain, shift, w_score, seed, place,
     H: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """The normalised key; relu(query + layernorm(key)) after dropout; and the gradient of what relu is given."""
+    """The normalised key; relu(query + layernorm(key)) after dropout; √H × the derivative of the score before relu."""
     normal = (_tile(keys, row, unit, mask, H) - mean[:, None]) * rstd[:, None]
     query = tl.load(queries + place_x[:, None] + unit[None, :], mask=mask, other=0.0)
     mixed = query + normal * gain[None, :] + shift[None, :]
     kept = _dropped(seed, place, row, unit, P, H)
     kept = tl.where(mask & (mixed > 0.0), kept, 0.0)
-    return normal, mixed * kept, d_score[:, None] * w_score[None, :] * kept
+    return normal, mixed * kept, w_score[None, :] * kept
 
 
 @triton.jit(do_not_specialize=["t", "later"])
-def _attend_back(
+def _attend_back(  # noqa: PLR0915
     found, queries, seed, fields_before, memory_before, fields, keys,
     w_key, key_gain, key_shift, w_score,
     grad, d_memory, d_memory_before, d_found, d_keys, d_fields, d_fields_after,
     t, later, B, found_row, x_row,
     H: tl.constexpr, M: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
-    SCALE: tl.constexpr, FIRST: tl.constexpr, ROWS: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+    SCALE: tl.constexpr, FIRST: tl.constexpr, ROWS: tl.constexpr, SLOTS: tl.constexpr, WIDE: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """From the gradient of M and p at position t to that of M, M̂ and p at the one before.
 
-    grad: what the caller wants of M̂ at the position before; d_found: all of it; later: whether there is a position after
+    grad: what the caller wants of M̂ at the position before; d_found: all of it; later: whether this is not the last one
     """
     local = tl.arange(0, ROWS)
     slot = local % SLOTS
@@ -516,8 +589,23 @@ def _attend_back(
     place_x = sentence.to(tl.int64) * x_row
     seed = tl.load(seed)
 
-    # M_t = M_{t−1} + ←p (M̂ − M_{t−1})
+    # Loads come before sums, for which threads wait for one another.
+    whole = tl.arange(0, WIDE)
+    whole_mask = real[:, None] & (whole[None, :] < H)
+    if BLOCK >= H:
+        weight = _matrix(w_key, whole, whole, H, 1, H, H)
+    wanted = tl.load(grad + place[:, None] + whole[None, :], mask=whole_mask, other=0.0)
+    d_stored = _tile(d_memory, row, whole, whole_mask, H)
+    down = tl.load(fields + DOWN * M * B + row, mask=real, other=0.0)
+    ratio = tl.load(fields + RATIO * M * B + row, mask=real, other=0.0)
+    opened = _opened(fields_before, row, slot, real, B, M, FIRST)
+    key_mean = tl.load(fields + KEY_MEAN * M * B + row, mask=real, other=0.0)
+    key_rstd = tl.load(fields + KEY_RSTD * M * B + row, mask=real, other=0.0)
+
+    # M_t = M_{t−1} + ←p (M̂ − M_{t−1}); and the two means of the layer norm, but for the gradient of the score.
     d_down = tl.zeros((ROWS,), tl.float32)
+    d_mean = tl.zeros((ROWS,), tl.float32)
+    d_slope = tl.zeros((ROWS,), tl.float32)
     for start in range(0, H, BLOCK):
         unit = start + tl.arange(0, BLOCK)
         mask = real[:, None] & (unit[None, :] < H)
@@ -525,62 +613,43 @@ def _attend_back(
         if not FIRST:
             change -= _tile(memory_before, row, unit, mask, H)
         d_down += tl.sum(_tile(d_memory, row, unit, mask, H) * change, 1)
-
-    # →p was also what decided which slots were open at the position after.
-    d_up = tl.load(d_fields + D_UP * M * B + row, mask=real, other=0.0)
-    d_up += tl.load(d_fields_after + D_OPEN * M * B + row - B, mask=real & (slot > 0) & (later > 0), other=0.0)
-    d_p = tl.cumsum(tl.reshape(d_up, (ROWS // SLOTS, SLOTS)), 1, reverse=True)
-    d_p += tl.cumsum(tl.reshape(d_down, (ROWS // SLOTS, SLOTS)), 1)
-    reached = tl.zeros((ROWS,), tl.float32)
-    if not FIRST:
-        reached = tl.load(fields_before + UP * M * B + row + B, mask=real & (slot < M - 1), other=0.0)
-    opened = tl.reshape(tl.where(slot == M - 1, 1.0, reached), (ROWS // SLOTS, SLOTS))
-    ratio = tl.load(fields + RATIO * M * B + row, mask=real, other=0.0)
-    ratio = tl.reshape(ratio, (ROWS // SLOTS, SLOTS))
-    d_open = ratio * (d_p - tl.sum(ratio * opened * d_p, 1)[:, None])
-    d_score = tl.reshape(d_open * opened, (ROWS,)) * SCALE
-    tl.store(d_fields + D_OPEN * M * B + row, tl.reshape(d_open, (ROWS,)), mask=real)
-    tl.store(d_fields + D_SCORE * M * B + row, d_score, mask=real)
-
-    key_mean = tl.load(fields + KEY_MEAN * M * B + row, mask=real, other=0.0)
-    key_rstd = tl.load(fields + KEY_RSTD * M * B + row, mask=real, other=0.0)
-    d_mean = tl.zeros((ROWS,), tl.float32)
-    d_slope = tl.zeros((ROWS,), tl.float32)
-    for start in range(0, H, BLOCK):
-        unit = start + tl.arange(0, BLOCK)
-        mask = real[:, None] & (unit[None, :] < H)
         scale = _vector(key_gain, unit, H)
         normal, _, d = _key_tile(
             keys, queries, place_x, row, unit, mask, key_mean, key_rstd, scale, _vector(key_shift, unit, H),
-            _vector(w_score, unit, H), d_score, seed, t * PLACES + SCORE, H, P,
+            _vector(w_score, unit, H), seed, t * PLACES + SCORE, H, P,
         )  # fmt: skip
         d *= scale[None, :]
         d_mean += tl.sum(d, 1)
         d_slope += tl.sum(d * normal, 1)
-    d_mean, d_slope = d_mean / H, d_slope / H
 
-    whole = tl.arange(0, WIDE)
+    # →p was also what decided which slots were open at the position after.
+    d_up = tl.load(d_fields + D_UP * M * B + row, mask=real, other=0.0)
+    d_up += tl.load(d_fields_after + D_OPEN * M * B + row - B, mask=real & (slot * later > 0), other=0.0)
+    d_open = _shares_back(d_up, d_down, ratio, opened, ROWS, SLOTS)
+    d_score = d_open * opened * SCALE
+    tl.store(d_fields + D_OPEN * M * B + row, d_open, mask=real)
+    tl.store(d_fields + D_SCORE * M * B + row, d_score, mask=real)
+
     total = tl.zeros((ROWS, WIDE), tl.float32)
+    d_mean, d_slope = d_mean / H, d_slope / H
     for start in range(0, H, BLOCK):
         unit = start + tl.arange(0, BLOCK)
         mask = real[:, None] & (unit[None, :] < H)
         scale = _vector(key_gain, unit, H)
         normal, _, d = _key_tile(
             keys, queries, place_x, row, unit, mask, key_mean, key_rstd, scale, _vector(key_shift, unit, H),
-            _vector(w_score, unit, H), d_score, seed, t * PLACES + SCORE, H, P,
+            _vector(w_score, unit, H), seed, t * PLACES + SCORE, H, P,
         )  # fmt: skip
-        d = (d * scale[None, :] - d_mean[:, None] - normal * d_slope[:, None]) * key_rstd[:, None]
-        d = tl.where(mask, d, 0.0)
+        d = d_score[:, None] * _layer_norm_back(d * scale[None, :], normal, d_mean, d_slope, key_rstd, mask)
         tl.store(d_keys + row[:, None] * H + unit[None, :], d, mask=mask)
-        total = tl.dot(d, _matrix(w_key, unit, whole, H, 1, H, H), total, input_precision=PRECISION)
+        if BLOCK < H:
+            weight = _matrix(w_key, unit, whole, H, 1, H, H)
+        total = tl.dot(d, weight, total, input_precision=PRECISION)
 
-    mask = real[:, None] & (whole[None, :] < H)
     total *= _dropped(seed, t * PLACES + KEY, row, whole, P, H)
-    total += tl.load(grad + place[:, None] + whole[None, :], mask=mask, other=0.0)
-    d = _tile(d_memory, row, whole, mask, H)
-    into = tl.load(fields + DOWN * M * B + row, mask=real, other=0.0)[:, None] * d
-    tl.store(d_found + row[:, None] * H + whole[None, :], total + into, mask=mask)
-    tl.store(d_memory_before + row[:, None] * H + whole[None, :], d - into, mask=mask)
+    into = down[:, None] * d_stored
+    tl.store(d_found + row[:, None] * H + whole[None, :], total + wanted + into, mask=whole_mask)
+    tl.store(d_memory_before + row[:, None] * H + whole[None, :], d_stored - into, mask=whole_mask)
 
 
 @triton.jit
@@ -631,8 +700,9 @@ def _inputs_back(
         place_x = (sentence.to(tl.int64) * S + t) * H + tl.zeros((SLOTS,), tl.int64)
         normal, mixed, d = _key_tile(
             keys + step * M * B * H, queries, place_x, row, unit, mask, key_mean, key_rstd, _vector(key_gain, unit, H),
-            _vector(key_shift, unit, H), _vector(w_score, unit, H), d_score, tl.load(seed), t * PLACES + SCORE, H, P,
+            _vector(key_shift, unit, H), _vector(w_score, unit, H), tl.load(seed), t * PLACES + SCORE, H, P,
         )  # fmt: skip
+        d *= d_score[:, None]
         d_query = tl.sum(d, 0)
         tl.store(d_queries + place, d_query, mask=unit < H)
         tl.store(at, tl.sum(mixed * d_score[:, None], 0), mask=unit < H)
@@ -642,11 +712,6 @@ def _inputs_back(
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Launching
-
-
-def _precision() -> str:
-    """As torch's own matrix products."""
-    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
 @dataclass(frozen=True)
@@ -675,24 +740,39 @@ class _Plan:
     @property
     def rows(self) -> int:
         """Sentences in a program that has one slot of them."""
-        return 16 if self.B <= 256 else 32
+        return 16 if self.B <= 256 or self.wide > 128 else 32  # as far as registers last
 
     def by_slot(self, columns: int, halves: int = 1) -> tuple[int, int, int]:
         """The grid of a kernel for one slot that makes so many columns."""
-        return triton.cdiv(self.B, self.rows), triton.cdiv(columns, 32), halves
+        return triton.cdiv(self.B, self.rows), triton.cdiv(columns, COLUMNS), halves
 
     def by_position(self) -> tuple[int]:
         """The grid of a kernel for all slots of whole sentences."""
         return (triton.cdiv(self.B, max(16, self.slots) // self.slots),)
 
-    def product(self, block: int) -> dict[str, Any]:
+    def product(self, block: int, warps: int, stages: int) -> dict[str, Any]:
         """Constants of a kernel for one slot."""
-        sizes = {"H": self.H, "PRECISION": self.precision, "ROWS": self.rows, "COLUMNS": 32}
-        return {**sizes, "BLOCK": block, "num_warps": 4, "num_stages": 3}
+        if self.precision == "ieee":
+            block = min(block, 32)  # no matrix units: it is all unrolled
+        sizes = {"H": self.H, "PRECISION": self.precision, "ROWS": self.rows, "COLUMNS": COLUMNS}
+        return {**sizes, "BLOCK": block, "num_warps": warps, "num_stages": stages}
 
+    @property
+    def hidden(self) -> dict[str, Any]:
+        """Of ``_hidden`` and ``_hidden_back``. Up to 128 units, their loops have one step."""
+        return self.product(self.wide if self.wide <= 128 else 64, 8, 2)
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Of ``_outputs`` and ``_node_back``."""
+        return self.product(min(128, 4 * self.wide), 4, 4)
+
+    @property
     def position(self) -> dict[str, Any]:
-        """Constants of a kernel for all slots of whole sentences."""
-        wide = self.wide
+        """Of ``_attend`` and ``_attend_back``."""
+        block = self.wide if self.wide <= 128 else max(16, 8192 // self.wide)
+        if self.precision == "ieee":
+            block = min(block, 16)
         return {
             "H": self.H,
             "M": self.M,
@@ -701,16 +781,11 @@ class _Plan:
             "SCALE": 1 / math.sqrt(self.H),
             "ROWS": max(16, self.slots),
             "SLOTS": self.slots,
-            "WIDE": wide,
-            "BLOCK": wide if wide <= 128 else max(16, 8192 // wide),
-            "num_warps": 4 if wide <= 128 else 8,
+            "WIDE": self.wide,
+            "BLOCK": block,
+            "num_warps": 8,
             "num_stages": 2,
         }
-
-    @property
-    def units(self) -> int:
-        """Of a hidden layer or of outputs, in one step of a product."""
-        return min(128, 4 * self.wide)
 
 
 class _Kept(NamedTuple):
@@ -764,10 +839,10 @@ def _attend_at(
     _attend[plan.by_position()](
         found[:, t - 1], x[:, t - 1], below, queries[:, t], seed,
         kept.outputs[before], kept.memory[before], kept.fields[before],
-        kept.memory[now], kept.fields[now], kept.keys[now], kept.fed_key[now],
+        kept.memory[now], kept.fields[now], kept.keys[now], kept.fed_key[now], kept.fed_memory[now],
         weights.key, weights.key_bias, weights.key_gain, weights.key_shift, weights.score, weights.gain, weights.shift,
         t, plan.B, plan.S * plan.M * plan.H, plan.S * plan.H, below_row,
-        FIRST=t == 1, EPS=plan.eps, **plan.position(),
+        FIRST=t == 1, EPS=plan.eps, **plan.position,
     )  # fmt: skip
 
 
@@ -776,18 +851,16 @@ def _reduce_at(
 ) -> None:
     now, before = t - 1, max(slot - 1, 0)
     below, below_row = _below(plan, x, found, t, before)
-    grid = plan.by_slot(4 * plan.H)
-    _hidden[grid](
+    _hidden[plan.by_slot(4 * plan.H)](
         x[:, t], below, found[:, t, before], seed,
         kept.outputs[now], kept.memory[now], kept.fields[now], kept.hidden[now], kept.fed_node[now],
         kept.fed_memory[now], weights.node, weights.node_bias, weights.memory, weights.gain, weights.shift,
         t, slot, plan.B, plan.S * plan.M * plan.H, plan.S * plan.H, below_row,
-        M=plan.M, P=plan.p, EPS=plan.eps, FIRST=slot == 0, WIDE=plan.wide,
-        **plan.product(plan.wide if plan.wide <= 128 else 64),
+        M=plan.M, P=plan.p, EPS=plan.eps, FIRST=slot == 0, WIDE=plan.wide, **plan.hidden,
     )  # fmt: skip
-    _outputs[grid](
+    _outputs[plan.by_slot(4 * plan.H)](
         kept.hidden[now, slot], kept.outputs[now, slot], weights.out, weights.out_bias, plan.B,
-        **plan.product(plan.units),
+        **plan.plain,
     )  # fmt: skip
 
 
@@ -834,12 +907,12 @@ def _reduce_back_at(
         x[:, t], below, kept.outputs[now], kept.memory[now], kept.fields[now], kept.hidden[now],
         weights.out, weights.gain, weights.shift, d_node, back.outputs[now], back.pre[now], back.fields[now],
         slot, plan.B, plan.S * plan.H, below_row,
-        M=plan.M, P=plan.p, **plan.product(min(plan.wide, 64)),
+        M=plan.M, P=plan.p, **plan.hidden,
     )  # fmt: skip
     _node_back[plan.by_slot(plan.H, 2)](
         seed, kept.outputs[now], kept.fields[now], d_node, back.pre[now], back.nodes[now, slot],
         back.memory[t % 2], both, t, slot, plan.B,
-        M=plan.M, P=plan.p, **plan.product(plan.units),
+        M=plan.M, P=plan.p, **plan.plain,
     )  # fmt: skip
 
 
@@ -850,11 +923,12 @@ def _attend_back_at(
     now, before, after = t - 1, max(t - 2, 0), min(t, plan.S - 2)
     d_found = back.nodes[before, 1:] if t > 1 else back.first
     _attend_back[plan.by_position()](
-        found[:, t - 1], queries[:, t], seed, kept.fields[before], kept.memory[before], kept.fields[now], kept.keys[now],
+        found[:, t - 1], queries[:, t], seed,
+        kept.fields[before], kept.memory[before], kept.fields[now], kept.keys[now],
         weights.key, weights.key_gain, weights.key_shift, weights.score,
         grad[:, t - 1], back.memory[t % 2], back.memory[(t - 1) % 2], d_found, back.keys[now], back.fields[now],
         back.fields[after], t, int(t < plan.S - 1), plan.B, plan.S * plan.M * plan.H, plan.S * plan.H,
-        FIRST=t == 1, **plan.position(),
+        FIRST=t == 1, **plan.position,
     )  # fmt: skip
 
 
@@ -871,23 +945,23 @@ def _gradients(
         plan.B, plan.S, kept.fields.stride(0), back.fields.stride(0),
         H=plan.H, M=plan.M, P=plan.p, SLOTS=plan.slots, BLOCK=block,
     )  # fmt: skip
-    score, key_gain, key_shift, gain, shift = d_vectors.sum((0, 1))
+    score, key_gain, key_shift, gain, shift = column_sums(d_vectors.view(-1, 5 * plan.H)).view(5, -1)
     keys, pre, outputs = (tensor.flatten(0, 2) for tensor in (back.keys, back.pre, back.outputs))
     return (
         d_x,
         d_queries,
         Weights(
             key=keys.T @ kept.fed_key.flatten(0, 2),
-            key_bias=keys.sum(0),
+            key_bias=column_sums(keys),
             key_gain=key_gain,
             key_shift=key_shift,
             score=score[None],
             score_bias=torch.zeros_like(weights.score_bias),
             node=pre.T @ kept.fed_node.flatten(0, 2),
-            node_bias=pre.sum(0),
+            node_bias=column_sums(pre),
             memory=pre.T @ kept.fed_memory.flatten(0, 2),
             out=outputs.T @ kept.hidden.flatten(0, 2),
-            out_bias=outputs.sum(0),
+            out_bias=column_sums(outputs),
             gain=gain,
             shift=shift,
         ),
@@ -901,7 +975,7 @@ class _Candidates(torch.autograd.Function):
     ) -> Tensor:
         x, queries = x.contiguous(), queries.contiguous()
         weights = tuple(weight.contiguous() for weight in weights)
-        ctx.plan = _Plan(*x.shape[:2], slots, x.shape[2], p, eps, _precision())
+        ctx.plan = _Plan(*x.shape[:2], slots, x.shape[2], p, eps, dot_precision())
         found, kept = _forward(ctx.plan, x, queries, seed, Weights(*weights))
         ctx.save_for_backward(x, queries, seed, found, *kept, *weights)
         return found

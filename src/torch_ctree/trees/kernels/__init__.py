@@ -16,4 +16,17 @@ exp(α_{n−1}[start(v)] + log_weights[n, v]). Then α_n[2^D] is the log-likelih
 
 Results past a sentence's length are −inf (0 for gradients). Weights there may hold anything, NaN included: no kernel
 reads them into a result.
+
+A module may have three more functions, with which ``search`` finds the best in one go where the others need a loop:
+
+``best_paths(log_weights, lengths) → vertices``
+    The best tree of each sentence, (B, N), padded with −1; all −1 where no tree is possible.
+
+``best_path_within(leaf_scores, max_length) → (vertices, lengths, scores)``
+    leaf_scores (B, V), never above 0, the same for every token → the best tree of at most max_length leaves: vertices
+    (B, the smaller of max_length and 2^D), padded with −1, lengths (B,), scores (B,). Where there is none: −1, 0, −inf.
+
+``best_derivation(log_leaf, log_split, token_scores) → (vertices, lengths, scores)``
+    (B, V) each → the same for the best tree of any length, vertices (B, 2^D), from the probabilities to stop, to split,
+    and of the best token.
 """

@@ -7,39 +7,54 @@ import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("torch", "numpy", "numba", "triton", "lightning")
 
 
-def circumstances(device: torch.device, commit: str | None) -> dict[str, Any]:
+def circumstances(device: torch.device, commit: str | None = None) -> dict[str, Any]:
     """Command, commit, hardware and versions. The commit is found in the checkout where none is given."""
-    packages = ["torch", "numpy", "numba"]
     return {
-        "command": shlex.join(["python", str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]]),
+        "command": command(),
         "commit": commit or commit_here(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "hardware": hardware(device),
         "threads": torch.get_num_threads(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
     }
 
 
+def command() -> str:
+    """What was typed: ``python benchmarks/data.py``, or ``ctree bench``."""
+    program = Path(sys.argv[0])
+    if program.suffix != ".py" or program.name == "__main__.py":
+        return shlex.join(["ctree", *sys.argv[1:]])
+    return shlex.join(["python", f"{program.parent.name}/{program.name}", *sys.argv[1:]])
+
+
 def commit_here() -> str:
-    """The commit of the working tree, with a mark where it has changes."""
+    """The commit of the sources, with a mark where they have changes."""
     try:
         head = _git("rev-parse", "--short=12", "HEAD")
-        return head + ("-changed" if _git("status", "--porcelain", "--", "src", "benchmarks/*.py") else "")
+        return head + ("-changed" if _git("status", "--porcelain", "--", ":/src", ":/benchmarks/*.py") else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
 
 def _git(*words: str) -> str:
-    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    here = Path(__file__).resolve().parent
+    return subprocess.run(["git", *words], cwd=here, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def hardware(device: torch.device) -> str:

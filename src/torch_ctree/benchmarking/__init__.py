@@ -1,0 +1,1 @@
+"""How fast it is on this machine: what ``ctree bench`` measures."""

@@ -1,0 +1,223 @@
+"""Training steps at the paper's settings for SCAN: one run, what Lightning adds, ten runs at once, and evaluation."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from torch_ctree.benchmarking.timing import quantiles, timed, wait
+from torch_ctree.data import Batches, Encoded
+from torch_ctree.models import Seq2Seq
+from torch_ctree.training import TrainConfig, build, preset, read
+from torch_ctree.training.preparation import Prepared, prepare
+from torch_ctree.training.sharing import shared_gpu
+from torch_ctree.training.together import Tell, run_together
+
+PRESET = "scan-simple"
+STEPS = 100
+"""That are timed."""
+
+
+def settings(seed: int, root: str | None, name: str = PRESET) -> TrainConfig:
+    """A run of the paper's table."""
+    config = build(read(preset(name)))
+    return replace(config, seed=seed, data=replace(config.data, root=root))
+
+
+def prepared_run(config: TrainConfig, device: torch.device) -> tuple[Prepared, Seq2Seq]:
+    """Its data, and its model on a device."""
+    from torch_ctree.training.running import make_model  # noqa: PLC0415  (Lightning takes seconds to import)
+
+    prepared = prepare(config, config.data.load())
+    return prepared, make_model(prepared, config.seed).to(device)
+
+
+class _Going:
+    """The steps of a run, warmed up; as many as are asked for."""
+
+    def __init__(self, config: TrainConfig, device: torch.device) -> None:
+        from torch_ctree.training.graphs import Optimiser, Steps  # noqa: PLC0415
+
+        prepared, model = prepared_run(config, device)
+        o, on_gpu = config.optimisation, device.type == "cuda"
+        optimiser = Optimiser(
+            model.parameters(), torch.tensor(o.lr, device=device), (o.beta1, o.beta2), o.eps,
+            weight_decay=o.weight_decay, capturable=on_gpu, fused=on_gpu or None,
+        )  # fmt: skip
+        batches = Batches(prepared.train, batch_size=o.batch_size, seed=config.seed)
+        self.steps = Steps(model.train(), optimiser, batches, o.gradient_norm)
+        self.epoch, self.at = 0, 0
+        self.steps.begin(0, 0)
+        for _ in range(5):
+            self.go_on()
+        wait(device)
+
+    def go_on(self) -> None:
+        """One step."""
+        if self.at == len(self.steps.shapes):
+            self.epoch, self.at = self.epoch + 1, 0
+            self.steps.begin(self.epoch, 0)
+        self.steps(self.at)
+        self.at += 1
+
+
+@contextmanager
+def as_in_training(device: torch.device) -> Iterator[None]:
+    """How torch multiplies while it trains: in TF32."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def step(device: torch.device, root: str | None) -> dict[str, Any]:
+    """A whole training step: batch, forward, backward, clipping, optimiser."""
+    with as_in_training(device):
+        going = _Going(settings(0, root), device)
+        repeats = STEPS if device.type == "cuda" else 5
+        found = []
+        for _ in range(repeats):
+            start = time.perf_counter()
+            going.go_on()
+            wait(device)
+            found.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        for _ in range(repeats):
+            going.go_on()
+        wait(device)
+        together = (time.perf_counter() - start) / repeats
+    return quantiles(found) | {"value": 1e3 * together, "one_by_one_ms": quantiles(found)["median_ms"]}
+
+
+def lightning(device: torch.device, root: str | None) -> dict[str, Any]:
+    """An epoch of ``ctree train``, with Lightning around the steps, beside the same steps in a bare loop."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from torch_ctree.training.module import Training  # noqa: PLC0415
+    from torch_ctree.training.running import train  # noqa: PLC0415
+
+    times: list[tuple[float, int]] = []
+
+    class Clock(Training):
+        """Takes the time of the steps of each epoch."""
+
+        def on_train_epoch_start(self) -> None:
+            super().on_train_epoch_start()
+            wait(device)
+            self.began = time.perf_counter()
+
+        def on_validation_epoch_start(self) -> None:
+            wait(device)
+            times.append((time.perf_counter() - self.began, len(self.batches.epoch(self.current_epoch))))
+            super().on_validation_epoch_start()
+
+    from torch_ctree.training import running  # noqa: PLC0415
+
+    original, running.Training = running.Training, Clock
+    config = settings(0, root)
+    config = replace(config, optimisation=replace(config.optimisation, max_epochs=4))
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            train(config, Path(folder) / "run", console=Console(quiet=True))
+    finally:
+        running.Training = original
+    with_it = sorted(seconds / steps for seconds, steps in times[1:])[1]
+    alone = step(device, root)["value"]
+    return {"value": 1e3 * with_it, "bare_ms": alone, "added_share": 1e3 * with_it / alone - 1}
+
+
+# --- many at once -----------------------------------------------------------------------------------------------------
+
+
+class Seed(NamedTuple):
+    """One of several runs that begin together."""
+
+    seed: int
+    of: int
+    folder: str
+    """Where they tell one another that they are ready."""
+    root: str | None
+
+
+def _one_of_several(job: Seed, tell: Tell) -> float:
+    """Seconds for ``STEPS`` steps while the others do the same."""
+    device = torch.device("cuda")
+    with as_in_training(device):
+        going = _Going(settings(job.seed, job.root), device)
+        folder = Path(job.folder)
+        (folder / str(job.seed)).touch()
+        while len(list(folder.iterdir())) < job.of:
+            going.go_on()  # keeps the GPU warm, and waits
+            wait(device)
+        start = time.perf_counter()
+        for _ in range(STEPS):
+            going.go_on()
+        wait(device)
+        found = time.perf_counter() - start
+        for _ in range(STEPS // 2):  # so that the last one is not measured alone
+            going.go_on()
+        wait(device)
+    return found
+
+
+def seeds_in_processes(seeds: int, root: str | None, tell: Tell) -> dict[str, Any]:
+    """Ten runs in ten processes that share the GPU: the time of a step of each, over how many there are."""
+    with tempfile.TemporaryDirectory() as folder, shared_gpu(tell) as variables:
+        jobs = [Seed(n, seeds, folder, root) for n in range(seeds)]
+        outcomes = run_together(_one_of_several, jobs, seeds, variables)
+    if failed := [outcome.error for outcome in outcomes if outcome.error]:
+        raise RuntimeError(failed[0])
+    times = [outcome.result / STEPS for outcome in outcomes if outcome.result is not None]
+    return {"value": 1e3 * max(times) / seeds, "slowest_step_ms": 1e3 * max(times), "shared": bool(variables)}
+
+
+def seeds_on_streams(seeds: int, device: torch.device, root: str | None) -> dict[str, Any]:
+    """Ten runs in one process, each on a stream of its own."""
+    with as_in_training(device):
+        runs = [(_Going(settings(n, root), device), torch.cuda.Stream(device)) for n in range(seeds)]
+
+        def all_of_them() -> None:
+            for going, stream in runs:
+                with torch.cuda.stream(stream):
+                    going.go_on()
+
+        for _ in range(5):
+            all_of_them()
+        wait(device)
+        start = time.perf_counter()
+        for _ in range(STEPS):
+            all_of_them()
+        wait(device)
+    return {"value": 1e3 * (time.perf_counter() - start) / STEPS / seeds}
+
+
+# --- evaluation -------------------------------------------------------------------------------------------------------
+
+
+def count_right(model: Seq2Seq, pairs: Encoded, batch_size: int) -> int:
+    """How many answers are just right."""
+    batches = Batches(pairs, batch_size=batch_size, bucketed=True, shuffle=False).epoch(0)
+    right = [model.check(batch.to(model.device))[0].sum() for batch in batches]
+    return int(torch.stack(right).sum())
+
+
+def evaluation(device: torch.device, root: str | None, batch_size: int = 1000) -> dict[str, Any]:
+    """Exact decoding and scoring of SCAN LENGTH's validation and test sets, from token ids to the number right."""
+    config = settings(0, root, "scan-length")
+    prepared, model = prepared_run(config, device)
+    model.eval()
+    test = Encoded.of(config.data.load().test, prepared.source, prepared.target)
+    sets = (prepared.validation, test) if device.type == "cuda" else (prepared.validation,)
+    with as_in_training(device), torch.no_grad():
+        found = timed(lambda: [count_right(model, pairs, batch_size) for pairs in sets], device)
+    return found | {"value": found["median_ms"] / 1e3, "sentences": sum(map(len, sets))}
