@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,9 @@ from torch_ctree.training.errors import TrainingError
 
 MOST_SHAPES = 32
 """A graph for each of so many shapes of batches; batches of other shapes go step by step."""
+
+
+TOTALS = ("loss", "pairs")
 
 
 class Shape(NamedTuple):
@@ -111,6 +114,7 @@ class Steps:
         self.model, self.optimiser, self.batches, self.gradient_norm = model, optimiser, batches, gradient_norm
         self.device = model.device
         self.pairs = Pairs(batches.pairs, self.device)
+        self.epoch: int | None = None
         self.shapes: list[Shape] = []
         self.losses = torch.zeros(0, device=self.device)
         """Of each batch of the epoch."""
@@ -125,8 +129,9 @@ class Steps:
         self.captures, self.checked = on_gpu, False
         """Whether steps become graphs; whether it is known that they can."""
 
-    def begin(self, epoch: int, done: int, totals: tuple[float, float] = (0.0, 0.0)) -> None:
+    def begin(self, epoch: int, done: int, totals: Mapping[str, Tensor] | None = None) -> None:
         """An epoch, of which some batches are done already, with these totals."""
+        self.epoch = epoch
         batches = self.batches.epoch(epoch)
         self.shapes = shapes_of(self.batches, batches)
         before = self.pairs.order
@@ -137,12 +142,11 @@ class Steps:
         if self.pairs.order is not before:
             self.graphs.clear()
         self.step.fill_(done)
-        self.totals.copy_(torch.tensor(totals, dtype=torch.double))
+        self.totals.copy_(torch.tensor([float((totals or {}).get(name, 0)) for name in TOTALS], dtype=torch.double))
 
     def kept(self) -> dict[str, Tensor]:
         """The totals of the epoch so far, by name."""
-        loss, pairs = self.totals.clone()
-        return {"loss": loss, "pairs": pairs}
+        return dict(zip(TOTALS, self.totals.clone(), strict=True))
 
     def __call__(self, n: int) -> None:
         """Step number n of the epoch."""

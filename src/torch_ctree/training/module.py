@@ -111,13 +111,6 @@ class Training(pl.LightningModule):
         if isinstance(optimiser, Optimiser):
             self.steps = Steps(self.model, optimiser, self.batches, self.config.gradient_norm)
 
-    def on_train_epoch_start(self) -> None:
-        """Where the epoch begins, or goes on."""
-        if self.steps is not None:
-            done = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
-            loss, pairs = (float(self.totals.pop(name, 0)) for name in ("loss", "pairs"))
-            self.steps.begin(self.current_epoch, done, (loss, pairs))
-
     def training_step(self, batch: Batch | Turn, batch_idx: int) -> Tensor:
         """One step, all of it; → the loss, of a graph that of a moment ago."""
         bits = random_bits(Purpose.DROPOUT, self.seed, self.current_epoch, batch_idx, self.global_rank)
@@ -125,6 +118,9 @@ class Training(pl.LightningModule):
         optimiser = self.optimizers()
         assert isinstance(optimiser, LightningOptimizer)
         if self.steps is not None:
+            if self.steps.epoch != self.current_epoch:  # it begins, or goes on
+                self.steps.begin(self.current_epoch, batch_idx, self.totals)
+                self.totals = {}
             optimiser.step(partial(self.steps, batch_idx))
             return self.steps.latest
         assert isinstance(batch, Batch)

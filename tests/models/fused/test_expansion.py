@@ -159,7 +159,9 @@ def test_dropout_in_attention():
     linear, norm = module.projection
     found = attention.attended(states, linear, norm, sources, SEED, 0.5, 0.25)
     shape = (21, 16)
-    asked = norm(linear(states * masks.keep(SEED, attention.QUERY_PLACE, masks.grid(*shape), 0.5).view_as(states).to(states)))
+    asked = norm(
+        linear(states * masks.keep(SEED, attention.QUERY_PLACE, masks.grid(*shape), 0.5).view_as(states).to(states))
+    )
     scores = (asked @ sources.keys.transpose(1, 2) / 4).masked_fill(~sources.mask[:, None], -torch.inf)
     plain = scores.softmax(-1) @ sources.values
     plain = plain * masks.keep(SEED, attention.OUT_PLACE, masks.grid(*shape), 0.25).view_as(plain).to(plain)

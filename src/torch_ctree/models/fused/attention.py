@@ -25,6 +25,18 @@ MOST_POSITIONS, MOST_UNITS = 128, 128
 """What fits into the fast memory of one multiprocessor."""
 
 
+class Tile(NamedTuple):
+    """How a program of a kernel is cut: queries that it takes, and its warps."""
+
+    queries: int
+    warps: int
+
+
+FORWARD = {16: Tile(32, 4), 32: Tile(32, 4), 64: Tile(32, 4), 128: Tile(32, 8)}
+BACKWARD = {16: Tile(16, 4), 32: Tile(16, 4), 64: Tile(16, 4), 128: Tile(16, 8)}
+"""By the positions that are attended to; as fast as any on an H200."""
+
+
 class Normalisation(NamedTuple):
     """A layer normalisation's parameters."""
 
@@ -68,11 +80,11 @@ def _softmax(scores, real):
     return weights / tl.sum(weights, 1)[:, None]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["place_leaf", "queries", "positions"])
 def attend_forward(
     x, gamma, beta, keys, values, mask, out, states, leaf, leaf_out, seed,
-    queries, positions, out_stride, state_batch, leaf_batch, eps, scale,
-    P_OUT: tl.constexpr, PLACE_OUT: tl.constexpr, P_LEAF: tl.constexpr, PLACE_LEAF: tl.constexpr, LEAF: tl.constexpr,
+    queries, positions, out_stride, state_batch, leaf_batch, place_leaf, eps, scale,
+    P_OUT: tl.constexpr, PLACE_OUT: tl.constexpr, P_LEAF: tl.constexpr, LEAF: tl.constexpr,
     H: tl.constexpr, BQ: tl.constexpr, BP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """x (B, Q, H) → out (B, Q, ·), whose rows are out_stride apart, with dropout.
@@ -97,98 +109,87 @@ def attend_forward(
     if LEAF:
         state = tl.load(states + b.to(tl.int64) * state_batch + cell, mask=there, other=0.0)
         double = b * queries * 2 * H + q[:, None] * (2 * H) + h[None, :]
-        logit = leaf_logit(state, found, leaf, number, double, h, P_LEAF, PLACE_LEAF, H)
+        logit = leaf_logit(state, found, leaf, number, double, h, place_leaf, P_LEAF, H)
         tl.store(leaf_out + b.to(tl.int64) * leaf_batch + q, logit, mask=q < queries)
 
 
 @triton.jit
 def leaf_logit(
-    state, context, leaf, seed, unit, h,
-    P: tl.constexpr, PLACE: tl.constexpr, H: tl.constexpr,
+    state, context, leaf, seed, unit, h, place,
+    P: tl.constexpr, H: tl.constexpr,
 ):  # fmt: skip
     """w · dropout([state; context]) + b for states and contexts (R, H); leaf (2H + 1,): w and b; unit: of states."""
-    one = state * keep(seed, PLACE, unit, P) * tl.load(leaf + h)[None, :]
-    other = context * keep(seed, PLACE, unit + H, P) * tl.load(leaf + H + h)[None, :]
+    one = state * keep(seed, place, unit, P) * tl.load(leaf + h)[None, :]
+    other = context * keep(seed, place, unit + H, P) * tl.load(leaf + H + h)[None, :]
     return tl.sum(one + other, 1) + tl.load(leaf + 2 * H)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["place_leaf", "queries", "positions", "all_queries", "first_query"])
 def attend_backward(
     x, gamma, beta, keys, values, mask, grad, states, contexts, leaf, leaf_grad, seed,
-    grad_x, grad_keys, grad_values, grad_norm, grad_leaf,
-    queries, positions, grad_stride, state_batch, leaf_batch, eps, scale,
-    P_OUT: tl.constexpr, PLACE_OUT: tl.constexpr, P_LEAF: tl.constexpr, PLACE_LEAF: tl.constexpr, LEAF: tl.constexpr,
-    ADD: tl.constexpr, BLOCKS: tl.constexpr,
+    grad_x, weights_out, scores_out, upstream_out, query_out, sums,
+    queries, positions, all_queries, first_query, grad_stride, state_batch, leaf_batch, place_leaf, eps, scale,
+    P_OUT: tl.constexpr, PLACE_OUT: tl.constexpr, P_LEAF: tl.constexpr, LEAF: tl.constexpr, ADD: tl.constexpr,
     H: tl.constexpr, BQ: tl.constexpr, BP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The derivative: → grad_x (B, Q, H); grad_keys, grad_values (splits, B, P, H), grad_norm (splits, B, 2, H).
+    """The derivative: → grad_x (B, Q, H); what the gradients of keys and values are products of; and sums.
 
-    A program goes through some blocks of one sentence's queries; with ADD it adds to what is there. With LEAF the
-    context's gradient also comes from the logit of being a leaf, and grad_leaf (splits, B, 2H + 1) is that of its
-    weights. Contexts, what the forward pass found, stand where its gradient stands.
+    weights_out, scores_out (B, all_queries, BP) and upstream_out, query_out (B, all_queries, H): the attention's
+    weights, their scores' gradients, the answers' gradients and the queries; this call's queries stand from first_query
+    on. Then grad_values = weights_outᵀ · upstream_out, grad_keys = scores_outᵀ · query_out.
+
+    sums (programs, B, 5H + 1): of x's gradient, of those of gamma and beta, and with LEAF of the leaf's weights; with
+    ADD they are added to what is there. With LEAF the context's gradient also comes from the logit of being a leaf;
+    contexts, what the forward pass found, stand where their gradient stands.
     """
-    b, split = tl.program_id(0), tl.program_id(1)
-    h, p = tl.arange(0, H), tl.arange(0, BP)
-    positioned, first, whole = (p < positions)[:, None], b.to(tl.int64) * queries, b.to(tl.int64) * positions
+    b, block = tl.program_id(0), tl.program_id(1)
+    q, h, p = block * BQ + tl.arange(0, BQ), tl.arange(0, H), tl.arange(0, BP)
+    there, first, whole = (q < queries)[:, None], b.to(tl.int64) * queries, b.to(tl.int64) * positions
+    cell, place = q[:, None] * H + h[None, :], p[:, None] * H + h[None, :]
     real = (tl.load(mask + whole + p, mask=p < positions, other=0) != 0)[None, :]
-    place = p[:, None] * H + h[None, :]
-    key = tl.load(keys + whole * H + place, mask=positioned, other=0.0)
-    value = tl.load(values + whole * H + place, mask=positioned, other=0.0)
+    key = tl.load(keys + whole * H + place, mask=(p < positions)[:, None], other=0.0)
+    value = tl.load(values + whole * H + place, mask=(p < positions)[:, None], other=0.0)
     scaled, shift = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :]
     number = tl.load(seed)
-
-    g_key, g_value = tl.zeros((BP, H), tl.float32), tl.zeros((BP, H), tl.float32)
-    g_gamma, g_beta = tl.zeros((H,), tl.float32), tl.zeros((H,), tl.float32)
-    g_state, g_context, g_bias = tl.zeros((H,), tl.float32), tl.zeros((H,), tl.float32), 0.0
-    for n in range(BLOCKS):
-        q = (split * BLOCKS + n) * BQ + tl.arange(0, BQ)
-        there, cell = (q < queries)[:, None], q[:, None] * H + h[None, :]
-        hat, inverse = normalised(tl.load(x + first * H + cell, mask=there, other=0.0), eps, H)
-        query = (hat * scaled + shift) * scale
-        weights = _softmax(tl.dot(query, tl.trans(key), input_precision=PRECISION), real)
-        apart = q[:, None] * grad_stride + h[None, :]
-        upstream = tl.load(grad + first * grad_stride + apart, mask=there, other=0.0)
-        upstream *= keep(number, PLACE_OUT, b * queries * H + cell, P_OUT)
-        if LEAF:
-            state = tl.load(states + b.to(tl.int64) * state_batch + cell, mask=there, other=0.0)
-            context = tl.load(contexts + first * grad_stride + apart, mask=there, other=0.0)
-            of_logit = tl.load(leaf_grad + b.to(tl.int64) * leaf_batch + q, mask=q < queries, other=0.0)[:, None]
-            double = b * queries * 2 * H + q[:, None] * (2 * H) + h[None, :]
-            kept = keep(number, PLACE_LEAF, double + H, P_LEAF) * of_logit
-            upstream += kept * tl.load(leaf + H + h)[None, :]
-            g_context += tl.sum(kept * context, 0)
-            g_state += tl.sum(keep(number, PLACE_LEAF, double, P_LEAF) * of_logit * state, 0)
-            g_bias += tl.sum(of_logit)
-        of_weights = tl.dot(upstream, tl.trans(value), input_precision=PRECISION)
-        of_scores = weights * (of_weights - tl.sum(weights * of_weights, 1)[:, None])
-        # rows that only fill up have no upstream, so that nothing of theirs is added
-        g_value += tl.dot(tl.trans(weights), upstream, input_precision=PRECISION)
-        g_key += tl.dot(tl.trans(of_scores), query, input_precision=PRECISION)
-        of_query = tl.dot(of_scores, key, input_precision=PRECISION) * scale
-        g_gamma += tl.sum(of_query * hat, 0)
-        g_beta += tl.sum(of_query, 0)
-        tl.store(grad_x + first * H + cell, denormalised(of_query * scaled, hat, inverse, H), mask=there)
-
-    mine = split * tl.num_programs(0).to(tl.int64) + b
-    to_keys, to_values = grad_keys + mine * positions * H + place, grad_values + mine * positions * H + place
-    if ADD:
-        g_key += tl.load(to_keys, mask=positioned, other=0.0)
-        g_value += tl.load(to_values, mask=positioned, other=0.0)
-        g_gamma += tl.load(grad_norm + mine * 2 * H + h)
-        g_beta += tl.load(grad_norm + mine * 2 * H + H + h)
-    tl.store(to_keys, g_key, mask=positioned)
-    tl.store(to_values, g_value, mask=positioned)
-    tl.store(grad_norm + mine * 2 * H + h, g_gamma)
-    tl.store(grad_norm + mine * 2 * H + H + h, g_beta)
+    hat, inverse = normalised(tl.load(x + first * H + cell, mask=there, other=0.0), eps, H)
+    query = (hat * scaled + shift) * scale
+    weights = _softmax(tl.dot(query, tl.trans(key), input_precision=PRECISION), real)
+    apart = q[:, None] * grad_stride + h[None, :]
+    upstream = tl.load(grad + first * grad_stride + apart, mask=there, other=0.0)
+    upstream *= keep(number, PLACE_OUT, b * queries * H + cell, P_OUT)
+    mine = sums + (block.to(tl.int64) * tl.num_programs(0) + b) * (5 * H + 1)
     if LEAF:
-        of_leaf = grad_leaf + mine * (2 * H + 1)
-        if ADD:
-            g_state += tl.load(of_leaf + h)
-            g_context += tl.load(of_leaf + H + h)
-            g_bias += tl.load(of_leaf + 2 * H)
-        tl.store(of_leaf + h, g_state)
-        tl.store(of_leaf + H + h, g_context)
-        tl.store(of_leaf + 2 * H, g_bias)
+        state = tl.load(states + b.to(tl.int64) * state_batch + cell, mask=there, other=0.0)
+        context = tl.load(contexts + first * grad_stride + apart, mask=there, other=0.0)
+        of_logit = tl.load(leaf_grad + b.to(tl.int64) * leaf_batch + q, mask=q < queries, other=0.0)[:, None]
+        double = b * queries * 2 * H + q[:, None] * (2 * H) + h[None, :]
+        kept = keep(number, place_leaf, double + H, P_LEAF) * of_logit
+        upstream += kept * tl.load(leaf + H + h)[None, :]
+        _put(mine + 3 * H + h, tl.sum(keep(number, place_leaf, double, P_LEAF) * of_logit * state, 0), ADD)
+        _put(mine + 4 * H + h, tl.sum(kept * context, 0), ADD)
+        _put(mine + 5 * H, tl.sum(of_logit), ADD)
+    of_weights = tl.dot(upstream, tl.trans(value), input_precision=PRECISION)
+    of_scores = weights * (of_weights - tl.sum(weights * of_weights, 1)[:, None])
+    of_query = tl.dot(of_scores, key, input_precision=PRECISION) * scale
+    of_x = denormalised(of_query * scaled, hat, inverse, H)
+    tl.store(grad_x + first * H + cell, of_x, mask=there)
+    # rows that only fill up have no upstream, so that they add nothing
+    _put(mine + h, tl.sum(of_x, 0), ADD)
+    _put(mine + H + h, tl.sum(of_query * hat, 0), ADD)
+    _put(mine + 2 * H + h, tl.sum(of_query, 0), ADD)
+    row = b.to(tl.int64) * all_queries + first_query
+    short = q[:, None] * BP + p[None, :]
+    tl.store(weights_out + row * BP + short, weights, mask=there)
+    tl.store(scores_out + row * BP + short, of_scores, mask=there)
+    tl.store(upstream_out + row * H + cell, upstream, mask=there)
+    tl.store(query_out + row * H + cell, query, mask=there)
+
+
+@triton.jit
+def _put(place, value, ADD: tl.constexpr):
+    if ADD:
+        value += tl.load(place)
+    tl.store(place, value)
 
 
 @triton.jit
@@ -231,19 +232,31 @@ class Leaves(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Sums that programs of their own each add to: the first dimension is that of several for one sentence."""
+    """What the backward pass leaves of some queries (B, Q) for the gradients of all else; see ``attend_backward``."""
 
-    keys: Tensor  # (splits, B, P, H)
-    values: Tensor  # (splits, B, P, H)
-    norm: Tensor  # (splits, B, 2, H)
-    leaf: Tensor  # (splits, B, 2H + 1)
+    weights: Tensor  # (B, Q, BP)
+    scores: Tensor  # (B, Q, BP)
+    upstream: Tensor  # (B, Q, H)
+    queries: Tensor  # (B, Q, H)
+    sums: Tensor  # (programs, B, 5H + 1)
 
     @classmethod
-    def empty(cls, splits: int, sources: Sources) -> Gradients:
-        """Not yet written."""
+    def empty(cls, queries: int, most_at_once: int, sources: Sources) -> Gradients:
+        """Not yet written. most_at_once: queries of one call"""
         B, P, H = sources.keys.shape
-        sizes = ((P, H), (P, H), (2, H), (2 * H + 1,))
-        return cls(*(sources.keys.new_empty(splits, B, *size) for size in sizes))
+        sizes = (B, queries, block_of(P)), (B, queries, block_of(P)), (B, queries, H), (B, queries, H)
+        programs = triton.cdiv(most_at_once, BACKWARD[block_of(P)].queries)
+        return cls(*(sources.keys.new_empty(size) for size in (*sizes, (programs, B, 5 * H + 1))))
+
+    def of_sources(self, positions: int) -> tuple[Tensor, Tensor]:
+        """Of keys and values, (B, P, H) each."""
+        keys = torch.bmm(self.scores.mT, self.queries)[:, :positions]
+        return keys, torch.bmm(self.weights.mT, self.upstream)[:, :positions]
+
+    def summed(self) -> tuple[Tensor, ...]:
+        """Of x's bias, of gamma and beta (H,), and of the leaf's weights (2H + 1,)"""
+        H = self.queries.shape[-1]
+        return column_sums(self.sums.view(-1, 5 * H + 1)).split([H, H, H, 2 * H + 1])
 
 
 def attend(
@@ -252,31 +265,32 @@ def attend(
 ) -> None:  # fmt: skip
     """x (B · Q, H) → out (B · Q, ·), and with ``leaves`` logits; see ``attend_forward``."""
     (B, P, H), queries = sources.keys.shape, len(x) // len(sources.keys)
-    given = leaves or Leaves(x, 0, x, x, 0, 0.0, 0)
-    attend_forward[(B, triton.cdiv(queries, 32))](
+    given, size = leaves or Leaves(x, 0, x, x, 0, 0.0, 0), block_of(P)
+    tile = FORWARD[size]
+    attend_forward[(B, triton.cdiv(queries, tile.queries))](
         x, norm.weight, norm.bias, *sources, out, given.states, given.weight, given.logits, seed,
-        queries, P, out.stride(-2), given.state_batch, given.leaf_batch, norm.eps, 1 / math.sqrt(H),
-        P_OUT=p_out, PLACE_OUT=OUT_PLACE, P_LEAF=given.p, PLACE_LEAF=given.place, LEAF=leaves is not None,
-        H=H, BQ=32, BP=block_of(P), PRECISION=dot_precision(), num_warps=4, num_stages=1,
+        queries, P, out.stride(-2), given.state_batch, given.leaf_batch, given.place, norm.eps, 1 / math.sqrt(H),
+        P_OUT=p_out, PLACE_OUT=OUT_PLACE, P_LEAF=given.p, LEAF=leaves is not None,
+        H=H, BQ=tile.queries, BP=size, PRECISION=dot_precision(), num_warps=tile.warps, num_stages=1,
     )  # fmt: skip
 
 
 def attend_back(
-    x: Tensor, norm: Normalisation, sources: Sources, grad: Tensor, seed: Tensor, sums: Gradients, add: bool,
-    of_x: Tensor, p_out: float = 0.0, contexts: Tensor | None = None, leaves: Leaves | None = None,
+    x: Tensor, norm: Normalisation, sources: Sources, grad: Tensor, seed: Tensor, left: Gradients, of_x: Tensor,
+    first: int = 0, add: bool = False, p_out: float = 0.0, contexts: Tensor | None = None,
+    leaves: Leaves | None = None,
 ) -> None:  # fmt: skip
-    """grad (B · Q, ·) → of_x, that of x (B · Q, H), and of all else in ``sums``; see ``attend_backward``."""
-    (B, P, H), queries, splits = sources.keys.shape, len(x) // len(sources.keys), len(sums.keys)
-    size, block = block_of(P), 16 if P > 64 else 32
-    warps = 4 if size < 64 else 8  # of small blocks, two find room on a multiprocessor
-    given = leaves or Leaves(x, 0, x, x, 0, 0.0, 0)
-    attend_backward[(B, splits)](
+    """grad (B · Q, ·) → of_x, that of x (B · Q, H); what the rest needs goes to ``left``, from query ``first`` on."""
+    (B, P, H), queries = sources.keys.shape, len(x) // len(sources.keys)
+    given, size = leaves or Leaves(x, 0, x, x, 0, 0.0, 0), block_of(P)
+    tile = BACKWARD[size]
+    attend_backward[(B, triton.cdiv(queries, tile.queries))](
         x, norm.weight, norm.bias, *sources, grad, given.states, grad if contexts is None else contexts,
-        given.weight, given.logits, seed, of_x, *sums,
-        queries, P, grad.stride(-2), given.state_batch, given.leaf_batch, norm.eps, 1 / math.sqrt(H),
-        P_OUT=p_out, PLACE_OUT=OUT_PLACE, P_LEAF=given.p, PLACE_LEAF=given.place, LEAF=leaves is not None,
-        ADD=add, BLOCKS=triton.cdiv(triton.cdiv(queries, block), splits),
-        H=H, BQ=block, BP=size, PRECISION=dot_precision(), num_warps=warps, num_stages=1,
+        given.weight, given.logits, seed, of_x, *left,
+        queries, P, left.weights.shape[1], first, grad.stride(-2), given.state_batch, given.leaf_batch, given.place,
+        norm.eps, 1 / math.sqrt(H),
+        P_OUT=p_out, PLACE_OUT=OUT_PLACE, P_LEAF=given.p, LEAF=leaves is not None, ADD=add,
+        H=H, BQ=tile.queries, BP=size, PRECISION=dot_precision(), num_warps=tile.warps, num_stages=1,
     )  # fmt: skip
 
 
@@ -306,15 +320,13 @@ class _Attended(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, x, weight, gamma, beta, keys, values, mask, seed = ctx.saved_tensors
         sources, grad = Sources(keys, values, mask), grad.contiguous()
-        sums = Gradients.empty(min(4, triton.cdiv(grad.shape[1], 64)), sources)
+        left = Gradients.empty(grad.shape[1], grad.shape[1], sources)
         norm, of_x = Normalisation(gamma, beta, ctx.eps), torch.empty_like(x)
-        attend_back(x, norm, sources, grad, seed, sums, False, of_x, ctx.p_out)
+        attend_back(x, norm, sources, grad, seed, left, of_x, p_out=ctx.p_out)
         of_states = dropped((of_x @ weight).view_as(grad), seed, ctx.p_query, QUERY_PLACE)
-        of_gamma, of_beta = sums.norm.sum((0, 1))
-        return (
-            of_states, of_x.T @ query, column_sums(of_x), of_gamma, of_beta, sums.keys.sum(0), sums.values.sum(0),
-            None, None, None, None, None,
-        )  # fmt: skip
+        of_bias, of_gamma, of_beta, _ = left.summed()
+        of_sources = left.of_sources(keys.shape[1])
+        return of_states, of_x.T @ query, of_bias, of_gamma, of_beta, *of_sources, None, None, None, None, None
 
 
 def attended(

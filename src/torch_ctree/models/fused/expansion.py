@@ -53,7 +53,7 @@ def _enter(
     number, double = tl.load(seed), row[:, None] * (2 * H) + h[None, :]
     tl.store(cat + double, value * keep(number, PLACE, unit, P), mask=there)
     tl.store(cat + double + H, other, mask=there)
-    logit = leaf_logit(value, other, leaf, number, double, h, P, PLACE_LEAF, H)
+    logit = leaf_logit(value, other, leaf, number, double, h, PLACE_LEAF, P, H)
     tl.store(leaf_out + row.to(tl.int64) * leaf_batch, logit, mask=row < rows)
 
 
@@ -68,11 +68,10 @@ def _tanh(x):
     return tl.where(x >= 0, 1.0, -1.0) * (1.0 - e) / (1.0 + e)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "level", "place", "place_query"])
 def _children(
-    made, cat, gamma, beta, states, query, next_cat, seed, rows, level, state_batch, eps,
-    P: tl.constexpr, P_QUERY: tl.constexpr, PLACE: tl.constexpr, PLACE_QUERY: tl.constexpr, INNER: tl.constexpr,
-    H: tl.constexpr, ROWS: tl.constexpr,
+    made, cat, gamma, beta, states, query, next_cat, seed, rows, level, state_batch, place, place_query, eps,
+    P: tl.constexpr, P_QUERY: tl.constexpr, INNER: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """made (rows, 4H), two gates and two candidates → the children's states, (b, vertex, H) state_batch apart.
 
@@ -94,16 +93,16 @@ def _children(
         below = 2 * row + side
         unit = below[:, None] * H + h[None, :]
         if INNER:
-            tl.store(query + unit, child * keep(number, PLACE_QUERY, unit, P_QUERY), mask=there)
+            tl.store(query + unit, child * keep(number, place_query, unit, P_QUERY), mask=there)
             to = next_cat + below[:, None] * (2 * H) + h[None, :]
-            tl.store(to, child * keep(number, PLACE, unit, P), mask=there)
+            tl.store(to, child * keep(number, place, unit, P), mask=there)
 
 
 @triton.jit
 def _state_gradient(
     grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, row, h, real, level, state_batch, leaf_batch,
-    P: tl.constexpr, P_QUERY: tl.constexpr, PLACE: tl.constexpr, PLACE_QUERY: tl.constexpr, PLACE_LEAF: tl.constexpr,
-    QUERIES: tl.constexpr, INNER: tl.constexpr, H: tl.constexpr,
+    place, place_query, place_leaf,
+    P: tl.constexpr, P_QUERY: tl.constexpr, QUERIES: tl.constexpr, INNER: tl.constexpr, H: tl.constexpr,
 ):  # fmt: skip
     """Of the states of some rows of a level (R, H), everything that comes together there.
 
@@ -115,24 +114,23 @@ def _state_gradient(
     grad = tl.load(grad_states + vertex[:, None] + h[None, :], mask=there, other=0.0)
     unit = row[:, None] * H + h[None, :]
     if QUERIES:
-        grad += tl.load(of_query + unit, mask=there, other=0.0) * keep(number, PLACE_QUERY, unit, P_QUERY)
+        grad += tl.load(of_query + unit, mask=there, other=0.0) * keep(number, place_query, unit, P_QUERY)
     if INNER:
         double = row[:, None] * (2 * H) + h[None, :]
         through = tl.load(of_cat + double, mask=there, other=0.0) + tl.load(of_gated + unit, mask=there, other=0.0)
-        grad += through * keep(number, PLACE, unit, P)
+        grad += through * keep(number, place, unit, P)
         of_logit = tl.load(of_leaf + b.to(tl.int64) * leaf_batch + level - 1 + a, mask=real, other=0.0)
-        grad += of_logit[:, None] * tl.load(leaf + h)[None, :] * keep(number, PLACE_LEAF, double, P)
+        grad += of_logit[:, None] * tl.load(leaf + h)[None, :] * keep(number, place_leaf, double, P)
     return grad
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "level", "place", "place_query", "place_leaf"])
 def _children_backward(
     made, cat, gamma, beta, grad_states, of_query, of_cat, of_gated, leaf, of_leaf, seed,
-    of_made, of_parent, of_norm, rows, level, state_batch, leaf_batch, eps,
-    P: tl.constexpr, P_QUERY: tl.constexpr, PLACE: tl.constexpr, PLACE_QUERY: tl.constexpr, PLACE_LEAF: tl.constexpr,
-    INNER: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr,
+    of_made, of_parent, sums, rows, level, state_batch, leaf_batch, place, place_query, place_leaf, eps,
+    P: tl.constexpr, P_QUERY: tl.constexpr, INNER: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """The derivative of ``_children``: → of_made (rows, 4H), of_parent (rows, H), and adds to of_norm (programs, 2, H).
+    """The derivative of ``_children``: → of_made (rows, 4H), of_parent (rows, H), and adds to sums (programs, 6H): of of_made's rows, and the norm's.
 
     of_query, of_cat, of_gated are those of the children's level, whose numbers for dropout the places are.
     """
@@ -141,25 +139,46 @@ def _children_backward(
     parent = tl.load(cat + row[:, None] * (2 * H) + h[None, :], mask=there, other=0.0)
     scale, shift, number = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :], tl.load(seed)
     g_parent, g_gamma, g_beta = tl.zeros((ROWS, H), tl.float32), tl.zeros((H,), tl.float32), tl.zeros((H,), tl.float32)
+    mine = sums + tl.program_id(0) * 6 * H + h
     for side in tl.static_range(2):
-        place = row[:, None] * (4 * H) + side * H + h[None, :]
-        gate = _sigmoid(tl.load(made + place, mask=there, other=0.0))
-        hat, inverse = normalised(tl.load(made + place + 2 * H, mask=there, other=0.0), eps, H)
+        at = row[:, None] * (4 * H) + side * H + h[None, :]
+        gate = _sigmoid(tl.load(made + at, mask=there, other=0.0))
+        hat, inverse = normalised(tl.load(made + at + 2 * H, mask=there, other=0.0), eps, H)
         candidate = _tanh(hat * scale + shift)
         grad = _state_gradient(
             grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, 2 * row + side, h, row < rows, 2 * level,
-            state_batch, leaf_batch, P, P_QUERY, PLACE, PLACE_QUERY, PLACE_LEAF, INNER, INNER, H,
+            state_batch, leaf_batch, place, place_query, place_leaf, P, P_QUERY, INNER, INNER, H,
         )  # fmt: skip
-        tl.store(of_made + place, grad * (candidate - parent) * gate * (1.0 - gate), mask=there)
+        of_gate = grad * (candidate - parent) * gate * (1.0 - gate)
+        tl.store(of_made + at, of_gate, mask=there)
         inner = grad * gate * (1.0 - candidate * candidate)
         g_gamma += tl.sum(inner * hat, 0)
         g_beta += tl.sum(inner, 0)
-        tl.store(of_made + place + 2 * H, denormalised(inner * scale, hat, inverse, H), mask=there)
+        of_candidate = denormalised(inner * scale, hat, inverse, H)
+        tl.store(of_made + at + 2 * H, of_candidate, mask=there)
+        add_to(mine + side * H, tl.sum(of_gate, 0))
+        add_to(mine + (2 + side) * H, tl.sum(of_candidate, 0))
         g_parent += grad * (1.0 - gate)
     tl.store(of_parent + row[:, None] * H + h[None, :], g_parent, mask=there)
-    mine = of_norm + tl.program_id(0) * 2 * H + h
-    tl.store(mine, tl.load(mine) + g_gamma)
-    tl.store(mine + H, tl.load(mine + H) + g_beta)
+    add_to(mine + 4 * H, g_gamma)
+    add_to(mine + 5 * H, g_beta)
+
+
+@triton.jit
+def add_to(place, value):
+    """What only this program adds to."""
+    tl.store(place, tl.load(place) + value)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _relu_backward(grad, hidden, sums, rows, WIDTH: tl.constexpr, ROWS: tl.constexpr):
+    """grad (rows, WIDTH), where hidden is 0 set to 0; and adds to sums (programs, WIDTH), those of its rows."""
+    row, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
+    there, at = (row < rows)[:, None], row[:, None] * WIDTH + c[None, :]
+    is_on = tl.load(hidden + at, mask=there, other=0.0) > 0
+    found = tl.where(is_on, tl.load(grad + at, mask=there, other=0.0), 0.0)
+    tl.store(grad + at, found, mask=there)
+    add_to(sums + tl.program_id(0) * WIDTH + c, tl.sum(found, 0))
 
 
 @triton.jit
@@ -173,7 +192,7 @@ def _leave(
     there, unit, number = (row < rows)[:, None], row[:, None] * H + h[None, :], tl.load(seed)
     grad = _state_gradient(
         grad_states, of_cat, of_cat, of_gated, leaf, of_leaf, number, row, h, row < rows, 1, state_batch, leaf_batch,
-        P, 0.0, PLACE, 0, PLACE_LEAF, False, True, H,
+        PLACE, 0, PLACE_LEAF, P, 0.0, False, True, H,
     )  # fmt: skip
     tl.store(of_state + unit, grad, mask=there)
     of_logit = tl.load(of_leaf + row.to(tl.int64) * leaf_batch, mask=row < rows, other=0.0)[:, None]
@@ -277,8 +296,8 @@ class _Expansion(torch.autograd.Function):
             below = buffers.level(d + 1, B) if inner else here
             _children[(triton.cdiv(len(here.cat), ROWS),)](
                 here.made, here.cat, w.norm, w.norm_bias, states, below.dropped, below.cat, seed,
-                len(here.cat), 1 << d, states.stride(0), s.eps,
-                P=s.p, P_QUERY=s.p_query, PLACE=STATE + d + 1, PLACE_QUERY=QUERY + d + 1, INNER=inner, H=H, ROWS=ROWS,
+                len(here.cat), 1 << d, states.stride(0), STATE + d + 1, QUERY + d + 1, s.eps,
+                P=s.p, P_QUERY=s.p_query, INNER=inner, H=H, ROWS=ROWS,
             )  # fmt: skip
         ctx.save_for_backward(root, context, keys, values, mask, seed, states, *weights, *buffers)
         ctx.settings = settings
@@ -295,29 +314,30 @@ class _Expansion(torch.autograd.Function):
         (B, H), s, sources = root.shape, ctx.settings, Sources(keys, values, mask)
         grad_states, grad_logits = grad_states.contiguous(), grad_logits.contiguous()
         grads = _Buffers(*(torch.empty_like(buffer) for buffer in buffers))
-        of_norm = root.new_zeros(triton.cdiv(B << (s.depth - 1), ROWS), 2, H)
-        sums = Gradients.empty(1, sources)
+        programs = triton.cdiv(B << (s.depth - 1), ROWS)
+        sums, hidden_sums = root.new_zeros(programs, 6 * H), root.new_zeros(programs, 2 * H)
+        left = Gradients.empty((1 << s.depth) - 2, 1 << (s.depth - 1), sources)
         of_gated = root
         for d in reversed(range(s.depth)):
             here, there, inner = buffers.level(d, B), grads.level(d, B), d + 1 < s.depth
             below, of_parent = grads.level(d + 1, B) if inner else there, root.new_empty(len(here.cat), H)
-            _children_backward[(triton.cdiv(len(here.cat), ROWS),)](
+            grid = (triton.cdiv(len(here.cat), ROWS),)
+            _children_backward[grid](
                 here.made, here.cat, w.norm, w.norm_bias, grad_states, below.dropped, below.cat, of_gated, w.leaf,
-                grad_logits, seed, there.made, of_parent, of_norm, len(here.cat), 1 << d, states.stride(0),
-                grad_logits.stride(0), s.eps,
-                P=s.p, P_QUERY=s.p_query, PLACE=STATE + d + 1, PLACE_QUERY=QUERY + d + 1, PLACE_LEAF=LEAF + d + 1,
-                INNER=inner, H=H, ROWS=ROWS,
+                grad_logits, seed, there.made, of_parent, sums, len(here.cat), 1 << d, states.stride(0),
+                grad_logits.stride(0), STATE + d + 1, QUERY + d + 1, LEAF + d + 1, s.eps,
+                P=s.p, P_QUERY=s.p_query, INNER=inner, H=H, ROWS=ROWS,
             )  # fmt: skip
             of_gated = of_parent
             torch.mm(there.made, w.second, out=there.hidden)
-            torch.ops.aten.threshold_backward.grad_input(there.hidden, here.hidden, 0, grad_input=there.hidden)
+            _relu_backward[grid](there.hidden, here.hidden, hidden_sums, len(here.cat), WIDTH=2 * H, ROWS=ROWS)
             torch.mm(there.hidden, w.first, out=there.cat)
             if grad_contexts is not None:
                 there.cat[:, H:] += _Buffers(*[grad_contexts] * 5).level(d, B).cat
             if d:
                 norm = Normalisation(w.query_norm, w.query_norm_bias, s.query_eps)
                 attend_back(
-                    here.queries, norm, sources, there.cat[:, H:], seed, sums, inner, there.queries,
+                    here.queries, norm, sources, there.cat[:, H:], seed, left, there.queries, (1 << d) - 2, inner,
                     contexts=here.cat[:, H:], leaves=_leaves(states, grad_logits, w, s, d),
                 )  # fmt: skip
                 torch.mm(there.queries, w.query, out=there.dropped)
@@ -327,23 +347,24 @@ class _Expansion(torch.autograd.Function):
             root, context, grad_states, grads.cat, of_gated, w.leaf, grad_logits, seed, of_root, of_context, of_leaf,
             B, states.stride(0), grad_logits.stride(0), P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS,
         )  # fmt: skip
-        of_weights = _weight_gradients(buffers, grads, of_norm, of_leaf.sum(0), sums if s.depth > 1 else None)
-        of_keys, of_values = (sums.keys[0], sums.values[0]) if s.depth > 1 else (None, None)
-        return of_root, of_context, of_keys, of_values, None, None, None, *of_weights
+        asked = left if s.depth > 1 else None  # a tree of one level asks nothing of the source
+        of_sources = left.of_sources(keys.shape[1]) if asked else (None, None)
+        of_weights = _weight_gradients(buffers, grads, sums, hidden_sums, of_leaf.sum(0), asked)
+        return of_root, of_context, *of_sources, None, None, None, *of_weights
 
 
 def _weight_gradients(
-    buffers: _Buffers, grads: _Buffers, of_norm: Tensor, of_leaf: Tensor, sums: Gradients | None
+    buffers: _Buffers, grads: _Buffers, sums: Tensor, hidden_sums: Tensor, of_leaf: Tensor, asked: Gradients | None
 ) -> tuple[Tensor | None, ...]:
-    """One product for each weight, in the order of ``Weights``; a tree of one level asks nothing of the source."""
-    asked: tuple[Tensor | None, ...] = (None,) * 4
-    if sums is not None:
-        asked = (grads.queries.T @ buffers.dropped, column_sums(grads.queries), *sums.norm.sum((0, 1)))
-        of_leaf = of_leaf + sums.leaf.sum((0, 1))
-    first = grads.hidden.T @ buffers.cat, column_sums(grads.hidden)
-    second = grads.made.T @ buffers.hidden, column_sums(grads.made)
-    of_norms = column_sums(of_norm.view(len(of_norm), -1)).view(2, -1)
-    return *asked, *first, *second, *of_norms, of_leaf
+    """One product for each weight, in the order of ``Weights``."""
+    of_query: tuple[Tensor | None, ...] = (None,) * 4
+    if asked is not None:
+        *vectors, leaf = asked.summed()
+        of_query, of_leaf = (grads.queries.T @ buffers.dropped, *vectors), of_leaf + leaf
+    H = buffers.queries.shape[1]
+    of_second_bias, of_norm, of_norm_bias = column_sums(sums).split([4 * H, H, H])
+    first = grads.hidden.T @ buffers.cat, column_sums(hidden_sums)
+    return *of_query, *first, grads.made.T @ buffers.hidden, of_second_bias, of_norm, of_norm_bias, of_leaf
 
 
 def can_expand(positions: int, width: int, depth: int, batch: int) -> bool:

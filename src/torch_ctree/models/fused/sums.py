@@ -1,4 +1,4 @@
-"""Sums over many rows, the gradients of biases: in two stages, so that all of a GPU works on them."""
+"""Sums over rows, such as what many programs have each summed up: in two stages, so that all of a GPU works on them."""
 
 # pyright: reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false
 # (Triton's tensors are no Python numbers)
@@ -26,7 +26,7 @@ def _sum(x, out, rows, columns, part, ROWS: tl.constexpr, COLUMNS: tl.constexpr)
 def column_sums(x: Tensor) -> Tensor:
     """(R, C), contiguous, float32 → (C,)"""
     rows, columns = x.shape
-    parts = max(1, min(PARTS, rows // (4 * ROWS)))
+    parts = min(PARTS, triton.cdiv(rows, ROWS))
     out = x.new_empty(parts, columns)
     part = triton.cdiv(triton.cdiv(rows, parts), ROWS) * ROWS
     _sum[(triton.cdiv(columns, COLUMNS), parts)](x, out, rows, columns, part, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=4)
