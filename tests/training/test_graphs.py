@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 from tests.training.runs import outcome, pairs, settings, train
@@ -14,6 +15,7 @@ from torch_ctree.data import Batches, Encoded, Pairs, Vocabulary
 from torch_ctree.models import ModelConfig, Seq2Seq, fused
 from torch_ctree.training import graphs
 from torch_ctree.training.graphs import Optimiser, Shape, Steps, shapes_of
+from torch_ctree.training.together import Run, train_together
 
 from .test_module import rows
 
@@ -209,6 +211,17 @@ def test_a_run_is_the_same_every_time_and_after_a_pause(tmp_path, place):
     train(short, tmp_path / "three")
     train(config, tmp_path / "three", resume=True)
     assert outcome(tmp_path / "one") == outcome(tmp_path / "two") == outcome(tmp_path / "three")
+
+
+@needs_gpu
+def test_side_by_side_is_as_alone(tmp_path, place):
+    configs = [on_gpu(place, seed=seed) for seed in range(2)]
+    for seed, config in enumerate(configs):
+        train(config, tmp_path / f"alone-{seed}")
+    runs = [Run(config, tmp_path / f"together-{seed}") for seed, config in enumerate(configs)]
+    assert not any(found.error for found in train_together(runs, 2, Console(quiet=True)))
+    for seed in range(2):
+        assert outcome(tmp_path / f"alone-{seed}") == outcome(tmp_path / f"together-{seed}")
 
 
 @needs_gpu

@@ -15,7 +15,7 @@ import torch
 from torch_ctree.benchmarking.timing import quantiles, timed, wait
 from torch_ctree.data import Batches, Encoded
 from torch_ctree.models import Seq2Seq
-from torch_ctree.training import TrainConfig, build, preset, read
+from torch_ctree.training import TrainConfig, build, merged, preset, read
 from torch_ctree.training.preparation import Prepared, prepare
 from torch_ctree.training.sharing import shared_gpu
 from torch_ctree.training.together import Tell, run_together
@@ -25,10 +25,10 @@ STEPS = 100
 """That are timed."""
 
 
-def settings(seed: int, root: str | None, name: str = PRESET) -> TrainConfig:
+def settings(seed: int, root: str | None, name: str = PRESET, precision: str = "32-true") -> TrainConfig:
     """A run of the paper's table."""
-    config = build(read(preset(name)))
-    return replace(config, seed=seed, data=replace(config.data, root=root))
+    trainer = {"trainer": {"precision": precision}, "data": {"root": root}, "seed": seed}
+    return build(merged(read(preset(name)), trainer))
 
 
 def prepared_run(config: TrainConfig, device: torch.device) -> tuple[Prepared, Seq2Seq]:
@@ -54,6 +54,7 @@ class _Going:
         batches = Batches(prepared.train, batch_size=o.batch_size, seed=config.seed)
         self.steps = Steps(model.train(), optimiser, batches, o.gradient_norm)
         self.epoch, self.at = 0, 0
+        self.device, self.mixed = device, config.trainer.precision == "bf16-mixed"
         self.steps.begin(0, 0)
         for _ in range(5):
             self.go_on()
@@ -64,7 +65,8 @@ class _Going:
         if self.at == len(self.steps.shapes):
             self.epoch, self.at = self.epoch + 1, 0
             self.steps.begin(self.epoch, 0)
-        self.steps(self.at)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
+            self.steps(self.at)
         self.at += 1
 
 
@@ -80,10 +82,10 @@ def as_in_training(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def step(device: torch.device, root: str | None) -> dict[str, Any]:
+def step(device: torch.device, root: str | None, precision: str = "32-true") -> dict[str, Any]:
     """A whole training step: batch, forward, backward, clipping, optimiser."""
     with as_in_training(device):
-        going = _Going(settings(0, root), device)
+        going = _Going(settings(0, root, precision=precision), device)
         repeats = STEPS if device.type == "cuda" else 5
         found = []
         for _ in range(repeats):
@@ -97,6 +99,29 @@ def step(device: torch.device, root: str | None) -> dict[str, Any]:
         wait(device)
         together = (time.perf_counter() - start) / repeats
     return quantiles(found) | {"value": 1e3 * together, "one_by_one_ms": quantiles(found)["median_ms"]}
+
+
+def profile(device: torch.device, root: str | None) -> dict[str, Any]:
+    """Where the time of a step goes: the kernels of its graph."""
+    from torch._C._autograd import DeviceType  # noqa: PLC0415
+    from torch.profiler import ProfilerActivity  # noqa: PLC0415
+    from torch.profiler import profile as record  # noqa: PLC0415
+
+    with as_in_training(device):
+        going = _Going(settings(0, root), device)
+        with record(activities=[ProfilerActivity.CUDA], acc_events=True) as seen:
+            going.go_on()
+            wait(device)
+    times: dict[str, list[float]] = {}
+    for event in seen.events() or []:
+        if event.device_type == DeviceType.CUDA:
+            times.setdefault(event.name, []).append(event.device_time)
+    found = sorted(times.items(), key=lambda entry: -sum(entry[1]))
+    return {
+        "value": sum(map(sum, times.values())) / 1e3,
+        "kernels": [{"name": name, "count": len(each), "us": sum(each)} for name, each in found],
+        "count": sum(map(len, times.values())),
+    }
 
 
 def lightning(device: torch.device, root: str | None) -> dict[str, Any]:
@@ -147,13 +172,14 @@ class Seed(NamedTuple):
     folder: str
     """Where they tell one another that they are ready."""
     root: str | None
+    precision: str
 
 
 def _one_of_several(job: Seed, tell: Tell) -> float:
     """Seconds for ``STEPS`` steps while the others do the same."""
     device = torch.device("cuda")
     with as_in_training(device):
-        going = _Going(settings(job.seed, job.root), device)
+        going = _Going(settings(job.seed, job.root, precision=job.precision), device)
         folder = Path(job.folder)
         (folder / str(job.seed)).touch()
         while len(list(folder.iterdir())) < job.of:
@@ -170,10 +196,10 @@ def _one_of_several(job: Seed, tell: Tell) -> float:
     return found
 
 
-def seeds_in_processes(seeds: int, root: str | None, tell: Tell) -> dict[str, Any]:
+def seeds_in_processes(seeds: int, root: str | None, tell: Tell, precision: str = "32-true") -> dict[str, Any]:
     """Ten runs in ten processes that share the GPU: the time of a step of each, over how many there are."""
     with tempfile.TemporaryDirectory() as folder, shared_gpu(tell) as variables:
-        jobs = [Seed(n, seeds, folder, root) for n in range(seeds)]
+        jobs = [Seed(n, seeds, folder, root, precision) for n in range(seeds)]
         outcomes = run_together(_one_of_several, jobs, seeds, variables)
     if failed := [outcome.error for outcome in outcomes if outcome.error]:
         raise RuntimeError(failed[0])
@@ -181,10 +207,12 @@ def seeds_in_processes(seeds: int, root: str | None, tell: Tell) -> dict[str, An
     return {"value": 1e3 * max(times) / seeds, "slowest_step_ms": 1e3 * max(times), "shared": bool(variables)}
 
 
-def seeds_on_streams(seeds: int, device: torch.device, root: str | None) -> dict[str, Any]:
+def seeds_on_streams(seeds: int, device: torch.device, root: str | None, precision: str = "32-true") -> dict[str, Any]:
     """Ten runs in one process, each on a stream of its own."""
     with as_in_training(device):
-        runs = [(_Going(settings(n, root), device), torch.cuda.Stream(device)) for n in range(seeds)]
+        runs = [
+            (_Going(settings(n, root, precision=precision), device), torch.cuda.Stream(device)) for n in range(seeds)
+        ]
 
         def all_of_them() -> None:
             for going, stream in runs:

@@ -15,7 +15,7 @@ import torch
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
-from torch_ctree.cli import data, decode, evaluate, train
+from torch_ctree.cli import bench, data, decode, evaluate, train
 from torch_ctree.cli.arguments import Command, add_arguments, add_settings, by_place, settings, summary, values
 from torch_ctree.cli.train import translated
 from torch_ctree.data import TASKS, DataError, Task, load
@@ -28,6 +28,7 @@ COMMANDS: dict[str, Command] = {
     "evaluate": evaluate.evaluate,
     "decode": decode.decode,
     "parse": decode.parse,
+    "bench": bench.bench,
 }
 """What comes after ``ctree``: plain functions by name. What ``train`` takes as settings are flags of their own."""
 ROOMS = {"data": data}

@@ -62,7 +62,9 @@ class Attention(nn.Module):
 
         p_query, p_out = (self.dropout, 0.0 if dropout is None else dropout.p) if self.training else (0.0, 0.0)
         sources = attention.Sources(memory.keys.transpose(1, 2), memory.values, memory.mask[:, 0])
-        return attention.attended(states, *self.projection, sources, chance.new_seed(states.device), p_query, p_out)
+        seed, dtype = chance.new_seed(states.device), fused.product_dtype(states)
+        with fused.as_they_are():
+            return attention.attended(states, *self.projection, sources, seed, p_query, p_out, dtype)
 
     @property
     def projection(self) -> tuple[nn.Linear, nn.LayerNorm]:

@@ -90,7 +90,7 @@ class Seq2Seq(nn.Module):
         return self.decoder.examine(self.encode(batch), batch.target, batch.target_lengths)
 
     def check(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Whether the best answer is just the target, and log p(target | source), (B,) each; False for rows that fill up.
+        """Whether the best answer is just the target (False for rows that fill up); log p(target | source). (B,) each
 
         No answer can say a word that is not in the vocabulary, so that a target with one is never met.
         """

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from torch_ctree.data import Batch, Batches, Encoded, Epoch
-from torch_ctree.data.pairs import Integers
 from torch_ctree.data.errors import in_one_line
+from torch_ctree.data.pairs import Integers
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training.errors import TrainingError
 
@@ -84,8 +84,13 @@ class Pairs(nn.Module):
         rows = self.order[self.next + torch.arange(shape.pairs, device=self.order.device)]
         self.next += shape.pairs
         shown = torch.where(rows >= 0, rows, rows[:1])  # what fills up is a pair too: it computes like one
-        sides = self.source[:, : shape.source], self.source_lengths, self.target[:, : shape.target], self.target_lengths
-        return Batch(*(side.index_select(0, shown) for side in sides), rows)
+        return Batch(
+            self.source[:, : shape.source].index_select(0, shown),
+            self.source_lengths.index_select(0, shown),
+            self.target[:, : shape.target].index_select(0, shown),
+            self.target_lengths.index_select(0, shown),
+            rows,
+        )
 
 
 class Optimiser(torch.optim.AdamW):
@@ -201,9 +206,10 @@ class Steps:
         self.optimiser.zero_grad(set_to_none=True)
         losses, pairs = self.model.losses(batch), batch.real.sum()
         loss = losses.sum() / pairs
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_norm)
-        self.optimiser.update()
+        with torch.autocast(self.device.type, enabled=False):  # which is for the forward pass alone
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_norm)
+            self.optimiser.update()
         loss = loss.detach()
         self.losses.index_copy_(0, self.step, loss[None])
         self.step += 1

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_ctree.data import Batch, Batches
 from torch_ctree.data.order import Purpose, random_bits
 from torch_ctree.models import Seq2Seq
-from torch_ctree.training.batches import Loader, Turn
+from torch_ctree.training.batches import Loader, Turn, Turns
 from torch_ctree.training.configuration import OptimisationConfig
 from torch_ctree.training.errors import TrainingError
 from torch_ctree.training.graphs import Optimiser, Steps
@@ -96,7 +96,7 @@ class Training(pl.LightningModule):
     def train_dataloader(self) -> Loader:
         """Of the epoch that begins."""
         epoch = self.batches.epoch(self.current_epoch)
-        return Loader(epoch, self.global_rank, self.trainer.world_size, numbers_only=self.fast)
+        return Turns(epoch) if self.fast else Loader(epoch, self.global_rank, self.trainer.world_size)
 
     def on_train_start(self) -> None:
         """A checkpoint may come from a run that computed elsewhere: the optimiser computes here."""
@@ -137,7 +137,8 @@ class Training(pl.LightningModule):
             # Processes wait for one another's gradients: each must have one of every weight, if only zero.
             nothing = sum(0 * parameter.sum() for parameter in self.parameters())
             loss = losses.sum() * self.trainer.world_size / everyone + nothing
-        self.manual_backward(loss)
+        with torch.autocast(self.device.type, enabled=False):  # which is for the forward pass alone
+            self.manual_backward(loss)
         return loss.detach()
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:

@@ -3,7 +3,8 @@
 With the recurrence of Eq. 6–7 written out, log m(v) = log l_v + Σ_j 2^(−j) log(1 − l_u), u the j-th vertex above v.
 """
 
-# pyright: reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false
 # (Triton's tensors are no Python numbers)
 from __future__ import annotations
 

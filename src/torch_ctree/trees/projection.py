@@ -7,7 +7,7 @@ steps can be captured as CUDA graphs, and come out the same every time.
 # pyright: reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false, reportCallIssue=false
 # pyright: reportGeneralTypeIssues=false
 # (Triton's tensors are no Python numbers, its ranges no iterators)
-# ruff: noqa: N803 (sizes known to the compiler are capitals)
+
 from __future__ import annotations
 
 import math

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not triton_runs(DEVICE), reason="no Triton")
 
 
 @triton.jit
-def draw(seed, out, PLACE: tl.constexpr, P: tl.constexpr, SIZE: tl.constexpr):
+def draw(seed, out, PLACE: tl.constexpr, P: tl.constexpr, SIZE: tl.constexpr):  # pyright: ignore[reportInvalidTypeForm]
     unit = tl.arange(0, SIZE)
     tl.store(out + unit, chance.keep(tl.load(seed), PLACE, unit, P))
 

@@ -61,7 +61,8 @@ def outcome(decoder: CTree, encoding: Encoding, depth: int, on: bool) -> dict[st
         (torch.randn(tensor.shape, generator=generator).to(DEVICE) * tensor).sum()
         for tensor in (logits, tree.leaf_logits[:, : (1 << depth) - 1], tree.states)
     )
-    grads = torch.autograd.grad(goal, list(wanted.values()), allow_unused=True)  # pyright: ignore[reportArgumentType]
+    assert isinstance(goal, Tensor)
+    grads = torch.autograd.grad(goal, list(wanted.values()), allow_unused=True)
     found = {"logits": logits, "leaf logits": tree.leaf_logits}
     return found | {name: grad for name, grad in zip(wanted, grads, strict=True) if grad is not None}
 
@@ -170,3 +171,20 @@ def test_dropout_in_attention():
     goals = (found.sin().sum(), plain.sin().sum())
     one, other = (torch.autograd.grad(goal, wanted, retain_graph=True) for goal in goals)
     torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+# --- in bfloat16 ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["lexical-attention", "mlp"])
+def test_under_autocast(output):
+    decoder, encoding = a_decoder(output=output), an_encoding(3, 4, 5, 16)
+    exact = outcome(decoder, encoding, 3, False)
+    with torch.autocast(DEVICE.type, torch.bfloat16):
+        rounded, fast = outcome(decoder, encoding, 3, False), outcome(decoder, encoding, 3, True)
+    assert rounded.keys() == fast.keys() == exact.keys()
+    for name, tensor in exact.items():
+        assert fast[name].dtype == rounded[name].dtype
+        errors = [(found[name].float() - tensor).norm() for found in (rounded, fast)]
+        assert errors[1] <= 2 * errors[0] + 1e-2 * tensor.norm(), name  # no worse than torch's own
+        assert errors[1] > 0 or not tensor.any()

@@ -88,7 +88,7 @@ def test_in_the_larger_blocks_of_matrix_units(monkeypatch):
     model = build(2, 40).eval()
     x, weight = inputs(2, 3, 2, 40)
     expected = result(model, lambda x: plain(model, x), x, weight)
-    monkeypatch.setattr(ordered_memory, "_precision", lambda: "tf32")
+    monkeypatch.setattr(ordered_memory, "dot_precision", lambda: "tf32")
     tolerance = 5e-5 if DEVICE.type == "cpu" else 0.1  # TF32 has 10 bits
     compare(result(model, lambda x: kernels(model, x), x, weight), expected, tolerance)
 

@@ -90,10 +90,12 @@ class CTree(Decoder):
             *(norm.weight, norm.bias, leaf),
         )
         p, p_query = (self.dropout.p, self.attention.dropout) if self.training else (0.0, 0.0)
-        settings = expansion.Settings(depth, p, p_query, ask_norm.eps, norm.eps, self.output.needs_contexts)
+        wanted, dtype = self.output.needs_contexts, fused.product_dtype(state)
+        settings = expansion.Settings(depth, p, p_query, ask_norm.eps, norm.eps, wanted, dtype)
         sources = expansion.Sources(nodes.keys.transpose(1, 2), nodes.values, nodes.mask[:, 0])
         seed = chance.new_seed(state.device)
-        states, leaf_logits, contexts = expansion.expand(state, context, sources, settings, weights, seed)
+        with fused.as_they_are():
+            states, leaf_logits, contexts = expansion.expand(state, context, sources, settings, weights, seed)
         if contexts is not None:  # the deepest vertices have none: they have no children
             deepest = self.attention(states[:, contexts.shape[1] :], nodes)
             contexts = torch.cat([contexts, deepest], 1)

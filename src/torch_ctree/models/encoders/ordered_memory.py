@@ -110,7 +110,9 @@ class OrderedMemory(SourceEncoder):
         seed = chance.new_seed(x.device) if p else torch.empty(1, dtype=torch.int64, device=x.device)
         layers = [self.key[1], self.key[2], self.score[2], cell.from_node, cell.from_memory, cell.out, norm]
         weights = ordered_memory.Weights(*(weight for layer in layers for weight in layer.parameters()))
-        return ordered_memory.candidates(x, self.query(x), weights, self.slots, p, norm.eps, seed)
+        queries = self.query(x)
+        with fused.as_they_are():
+            return ordered_memory.candidates(x, queries.float(), weights, self.slots, p, norm.eps, seed)
 
     def attention(self, query: Tensor, candidates: Tensor, before: Tensor) -> Tensor:
         """p_t over the slots: query (B, H), candidates (B, M, H), before: p_{t−1} (B, M) → (B, M), sums to one."""

@@ -28,7 +28,8 @@ class Bidirectional(nn.Module):
             from torch_ctree.models.fused import recurrence  # noqa: PLC0415  (there may be no Triton)
 
             if recurrence.fits(self.forwards.hidden_size, x.shape[1]):
-                return recurrence.read(x, lengths, self.forwards, self.backwards)
+                with fused.as_they_are():
+                    return recurrence.read(x, lengths, self.forwards, self.backwards)
         order = reversal(lengths, x.shape[1])
         ahead, _ = self.forwards(x)
         back, _ = self.backwards(take(x, order))

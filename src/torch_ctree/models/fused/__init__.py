@@ -36,6 +36,19 @@ def usable(x: Tensor) -> bool:
     wanted = _wanted.get()
     if wanted is False or x.dtype != torch.float32 or not (x.is_cuda or wanted):
         return False
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return False
-    return triton_runs(x.device)
+    return product_dtype(x) in (torch.float32, torch.bfloat16) and triton_runs(x.device)
+
+
+def product_dtype(x: Tensor) -> torch.dtype:
+    """What large products multiply: float32, unless autocast has another."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
+
+
+@contextmanager
+def as_they_are() -> Iterator[None]:
+    """Without autocast: these functions choose what to multiply themselves."""
+    with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
+        yield

@@ -4,7 +4,8 @@ With q = layernorm(x), the answer is softmax(q · keysᵀ / √h) · values. All
 has to be kept for the backward pass: it computes the weights again.
 """
 
-# pyright: reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false
 # (Triton's tensors are no Python numbers)
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor, nn
+from torch.amp.autocast_mode import custom_bwd, custom_fwd
 from torch.autograd.function import once_differentiable
 
 from torch_ctree.devices import dot_precision
@@ -32,9 +34,11 @@ class Tile(NamedTuple):
     warps: int
 
 
-FORWARD = {16: Tile(32, 4), 32: Tile(32, 4), 64: Tile(32, 4), 128: Tile(32, 8)}
+FORWARD = {16: Tile(16, 4), 32: Tile(32, 4), 64: Tile(32, 4), 128: Tile(32, 8)}
 BACKWARD = {16: Tile(16, 4), 32: Tile(16, 4), 64: Tile(16, 4), 128: Tile(16, 8)}
 """By the positions that are attended to; as fast as any on an H200."""
+FEW, FEW_TILE = 16, Tile(8, 4)
+"""Positions that are taken one by one, where there are no logits of leaves; and how that is cut."""
 
 
 class Normalisation(NamedTuple):
@@ -98,7 +102,7 @@ def attend_forward(
     unit = b * queries * H + cell
     real = (tl.load(mask + whole + p, mask=p < positions, other=0) != 0)[None, :]
     key = tl.load(keys + whole * H + place, mask=(p < positions)[:, None], other=0.0)
-    hat, _ = normalised(tl.load(x + first * H + cell, mask=there, other=0.0), eps, H)
+    hat, _ = normalised(tl.load(x + first * H + cell, mask=there, other=0.0).to(tl.float32), eps, H)
     query = (hat * tl.load(gamma + h)[None, :] + tl.load(beta + h)[None, :]) * scale
     weights = _softmax(tl.dot(query, tl.trans(key), input_precision=PRECISION), real)
     value = tl.load(values + whole * H + place, mask=(p < positions)[:, None], other=0.0)
@@ -151,16 +155,16 @@ def attend_backward(
     value = tl.load(values + whole * H + place, mask=(p < positions)[:, None], other=0.0)
     scaled, shift = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :]
     number = tl.load(seed)
-    hat, inverse = normalised(tl.load(x + first * H + cell, mask=there, other=0.0), eps, H)
+    hat, inverse = normalised(tl.load(x + first * H + cell, mask=there, other=0.0).to(tl.float32), eps, H)
     query = (hat * scaled + shift) * scale
     weights = _softmax(tl.dot(query, tl.trans(key), input_precision=PRECISION), real)
     apart = q[:, None] * grad_stride + h[None, :]
-    upstream = tl.load(grad + first * grad_stride + apart, mask=there, other=0.0)
+    upstream = tl.load(grad + first * grad_stride + apart, mask=there, other=0.0).to(tl.float32)
     upstream *= keep(number, PLACE_OUT, b * queries * H + cell, P_OUT)
     mine = sums + (block.to(tl.int64) * tl.num_programs(0) + b) * (5 * H + 1)
     if LEAF:
         state = tl.load(states + b.to(tl.int64) * state_batch + cell, mask=there, other=0.0)
-        context = tl.load(contexts + first * grad_stride + apart, mask=there, other=0.0)
+        context = tl.load(contexts + first * grad_stride + apart, mask=there, other=0.0).to(tl.float32)
         of_logit = tl.load(leaf_grad + b.to(tl.int64) * leaf_batch + q, mask=q < queries, other=0.0)[:, None]
         double = b * queries * 2 * H + q[:, None] * (2 * H) + h[None, :]
         kept = keep(number, place_leaf, double + H, P_LEAF) * of_logit
@@ -192,18 +196,90 @@ def _put(place, value, ADD: tl.constexpr):
     tl.store(place, value)
 
 
+@triton.jit(do_not_specialize=["queries", "positions"])
+def attend_few_forward(
+    x, gamma, beta, keys, values, mask, out, seed, queries, positions, eps, scale,
+    P_OUT: tl.constexpr, PLACE_OUT: tl.constexpr, H: tl.constexpr, BQ: tl.constexpr,
+):  # fmt: skip
+    """As ``attend_forward``, x (B, Q, H) → out (B, Q, H), one position after the other: no matrix unit wants so few."""
+    b, q, h = tl.program_id(0), tl.program_id(1) * BQ + tl.arange(0, BQ), tl.arange(0, H)
+    there, first, whole = (q < queries)[:, None], b.to(tl.int64) * queries, b.to(tl.int64) * positions
+    cell = q[:, None] * H + h[None, :]
+    hat, _ = normalised(tl.load(x + first * H + cell, mask=there, other=0.0).to(tl.float32), eps, H)
+    query = (hat * tl.load(gamma + h)[None, :] + tl.load(beta + h)[None, :]) * scale
+    high, total = tl.full((BQ,), float("-inf"), tl.float32), tl.zeros((BQ,), tl.float32)
+    found = tl.zeros((BQ, H), tl.float32)
+    for p in range(positions):
+        if tl.load(mask + whole + p):
+            score = tl.sum(query * tl.load(keys + (whole + p) * H + h)[None, :], 1)
+            higher = tl.maximum(high, score)
+            before, weight = tl.exp(high - higher), tl.exp(score - higher)
+            total = total * before + weight
+            value = tl.load(values + (whole + p) * H + h)[None, :]
+            found = found * before[:, None] + weight[:, None] * value
+            high = higher
+    found = found / total[:, None] * keep(tl.load(seed), PLACE_OUT, b * queries * H + cell, P_OUT)
+    tl.store(out + first * H + cell, found, mask=there)
+
+
+@triton.jit(do_not_specialize=["queries", "positions"])
+def attend_few_backward(
+    x, gamma, beta, keys, values, mask, grad, out, seed,
+    grad_x, weights_out, scores_out, upstream_out, query_out, sums, queries, positions, eps, scale,
+    P_OUT: tl.constexpr, PLACE_OUT: tl.constexpr, H: tl.constexpr, BQ: tl.constexpr, BP: tl.constexpr,
+):  # fmt: skip
+    """As ``attend_backward``, without leaves; out: what the forward pass has given."""
+    b, block = tl.program_id(0), tl.program_id(1)
+    q, h = block * BQ + tl.arange(0, BQ), tl.arange(0, H)
+    there, first, whole = (q < queries)[:, None], b.to(tl.int64) * queries, b.to(tl.int64) * positions
+    cell = q[:, None] * H + h[None, :]
+    scaled, shift = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :]
+    hat, inverse = normalised(tl.load(x + first * H + cell, mask=there, other=0.0).to(tl.float32), eps, H)
+    query = (hat * scaled + shift) * scale
+    high, total = tl.full((BQ,), float("-inf"), tl.float32), tl.zeros((BQ,), tl.float32)
+    for p in range(positions):
+        if tl.load(mask + whole + p):
+            score = tl.sum(query * tl.load(keys + (whole + p) * H + h)[None, :], 1)
+            higher = tl.maximum(high, score)
+            total = total * tl.exp(high - higher) + tl.exp(score - higher)
+            high = higher
+    upstream = tl.load(grad + first * H + cell, mask=there, other=0.0).to(tl.float32)
+    # Σ of weight · its gradient, as (grad · kept) · answer = grad · (kept · answer)
+    mean = tl.sum(upstream * tl.load(out + first * H + cell, mask=there, other=0.0).to(tl.float32), 1)
+    upstream *= keep(tl.load(seed), PLACE_OUT, b * queries * H + cell, P_OUT)
+    of_query = tl.zeros((BQ, H), tl.float32)
+    short = first * BP + q * BP
+    for p in range(positions):
+        real = tl.load(mask + whole + p)
+        key = tl.load(keys + (whole + p) * H + h)[None, :]
+        weight = tl.where(real, tl.exp(tl.sum(query * key, 1) - high) / total, 0.0)
+        of_score = weight * (tl.sum(upstream * tl.load(values + (whole + p) * H + h)[None, :], 1) - mean)
+        of_query += of_score[:, None] * key
+        tl.store(weights_out + short + p, weight, mask=q < queries)
+        tl.store(scores_out + short + p, of_score, mask=q < queries)
+    of_query = of_query * scale
+    of_x = denormalised(of_query * scaled, hat, inverse, H)
+    tl.store(grad_x + first * H + cell, of_x, mask=there)
+    tl.store(upstream_out + first * H + cell, upstream, mask=there)
+    tl.store(query_out + first * H + cell, query, mask=there)
+    mine = sums + (block.to(tl.int64) * tl.num_programs(0) + b) * (5 * H + 1) + h
+    tl.store(mine, tl.sum(of_x, 0))
+    tl.store(mine + H, tl.sum(of_query * hat, 0))
+    tl.store(mine + 2 * H, tl.sum(of_query, 0))
+
+
 @triton.jit
 def _drop(x, out, seed, size, P: tl.constexpr, PLACE: tl.constexpr, BLOCK: tl.constexpr):
     unit = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    value = tl.load(x + unit, mask=unit < size)
+    value = tl.load(x + unit, mask=unit < size).to(tl.float32)
     tl.store(out + unit, value * keep(tl.load(seed), PLACE, unit, P), mask=unit < size)
 
 
-def dropped(x: Tensor, seed: Tensor, p: float, place: int) -> Tensor:
-    """Dropout, and, of a gradient, its derivative."""
+def dropped(x: Tensor, seed: Tensor, p: float, place: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Dropout, and, of a gradient, its derivative; in another dtype if need be."""
     if p == 0:
-        return x
-    out = torch.empty_like(x)
+        return x.to(dtype)
+    out = torch.empty_like(x, dtype=dtype)
     _drop[(triton.cdiv(x.numel(), 1024),)](x, out, seed, x.numel(), P=p, PLACE=place, BLOCK=1024, num_warps=4)
     return out
 
@@ -241,17 +317,20 @@ class Gradients(NamedTuple):
     sums: Tensor  # (programs, B, 5H + 1)
 
     @classmethod
-    def empty(cls, queries: int, most_at_once: int, sources: Sources) -> Gradients:
-        """Not yet written. most_at_once: queries of one call"""
+    def empty(cls, queries: int, most_at_once: int, sources: Sources, dtype: torch.dtype, leaves: bool) -> Gradients:
+        """Not yet written. most_at_once: queries of one call; dtype: of what is multiplied; leaves: with logits"""
         B, P, H = sources.keys.shape
+        tile = BACKWARD[block_of(P)] if leaves or P > FEW else FEW_TILE
         sizes = (B, queries, block_of(P)), (B, queries, block_of(P)), (B, queries, H), (B, queries, H)
-        programs = triton.cdiv(most_at_once, BACKWARD[block_of(P)].queries)
-        return cls(*(sources.keys.new_empty(size) for size in (*sizes, (programs, B, 5 * H + 1))))
+        programs = triton.cdiv(most_at_once, tile.queries)
+        multiplied = (sources.keys.new_empty(size, dtype=dtype) for size in sizes)
+        return cls(*multiplied, sources.keys.new_empty(programs, B, 5 * H + 1))
 
     def of_sources(self, positions: int) -> tuple[Tensor, Tensor]:
         """Of keys and values, (B, P, H) each."""
-        keys = torch.bmm(self.scores.mT, self.queries)[:, :positions]
-        return keys, torch.bmm(self.weights.mT, self.upstream)[:, :positions]
+        products = torch.bmm(self.scores.mT, self.queries), torch.bmm(self.weights.mT, self.upstream)
+        keys, values = (product[:, :positions].float() for product in products)
+        return keys, values
 
     def summed(self) -> tuple[Tensor, ...]:
         """Of x's bias, of gamma and beta (H,), and of the leaf's weights (2H + 1,)"""
@@ -267,6 +346,13 @@ def attend(
     (B, P, H), queries = sources.keys.shape, len(x) // len(sources.keys)
     given, size = leaves or Leaves(x, 0, x, x, 0, 0.0, 0), block_of(P)
     tile = FORWARD[size]
+    if leaves is None and P <= FEW:
+        tile = FEW_TILE
+        attend_few_forward[(B, triton.cdiv(queries, tile.queries))](
+            x, norm.weight, norm.bias, *sources, out, seed, queries, P, norm.eps, 1 / math.sqrt(H),
+            P_OUT=p_out, PLACE_OUT=OUT_PLACE, H=H, BQ=tile.queries, num_warps=tile.warps,
+        )  # fmt: skip
+        return
     attend_forward[(B, triton.cdiv(queries, tile.queries))](
         x, norm.weight, norm.bias, *sources, out, given.states, given.weight, given.logits, seed,
         queries, P, out.stride(-2), given.state_batch, given.leaf_batch, given.place, norm.eps, 1 / math.sqrt(H),
@@ -276,17 +362,26 @@ def attend(
 
 
 def attend_back(
-    x: Tensor, norm: Normalisation, sources: Sources, grad: Tensor, seed: Tensor, left: Gradients, of_x: Tensor,
-    first: int = 0, add: bool = False, p_out: float = 0.0, contexts: Tensor | None = None,
-    leaves: Leaves | None = None,
+    x: Tensor, norm: Normalisation, sources: Sources, grad: Tensor, found: Tensor, seed: Tensor, left: Gradients,
+    of_x: Tensor, first: int = 0, add: bool = False, p_out: float = 0.0, leaves: Leaves | None = None,
 ) -> None:  # fmt: skip
-    """grad (B · Q, ·) → of_x, that of x (B · Q, H); what the rest needs goes to ``left``, from query ``first`` on."""
+    """grad (B · Q, ·) → of_x, that of x (B · Q, H); what the rest needs goes to ``left``, from query ``first`` on.
+
+    found: what ``attend`` has found, with the strides of grad
+    """
     (B, P, H), queries = sources.keys.shape, len(x) // len(sources.keys)
     given, size = leaves or Leaves(x, 0, x, x, 0, 0.0, 0), block_of(P)
-    tile = BACKWARD[size]
-    attend_backward[(B, triton.cdiv(queries, tile.queries))](
-        x, norm.weight, norm.bias, *sources, grad, given.states, grad if contexts is None else contexts,
-        given.weight, given.logits, seed, of_x, *left,
+    few = leaves is None and P <= FEW
+    tile = FEW_TILE if few else BACKWARD[size]
+    grid = (B, triton.cdiv(queries, tile.queries))
+    if few:
+        attend_few_backward[grid](
+            x, norm.weight, norm.bias, *sources, grad, found, seed, of_x, *left, queries, P, norm.eps,
+            1 / math.sqrt(H), P_OUT=p_out, PLACE_OUT=OUT_PLACE, H=H, BQ=tile.queries, BP=size, num_warps=tile.warps,
+        )  # fmt: skip
+        return
+    attend_backward[grid](
+        x, norm.weight, norm.bias, *sources, grad, given.states, found, given.weight, given.logits, seed, of_x, *left,
         queries, P, left.weights.shape[1], first, grad.stride(-2), given.state_batch, given.leaf_batch, given.place,
         norm.eps, 1 / math.sqrt(H),
         P_OUT=p_out, PLACE_OUT=OUT_PLACE, P_LEAF=given.p, LEAF=leaves is not None, ADD=add,
@@ -303,37 +398,44 @@ class _Attended(torch.autograd.Function):
     """Of all vertices at once; see ``attended``."""
 
     @staticmethod
+    @custom_fwd(device_type="cuda")
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, gamma: Tensor, beta: Tensor, keys: Tensor,
-        values: Tensor, mask: Tensor, seed: Tensor, eps: float, p_query: float, p_out: float,
+        values: Tensor, mask: Tensor, seed: Tensor, eps: float, p_query: float, p_out: float, dtype: torch.dtype,
     ) -> Tensor:  # fmt: skip
-        query = dropped(states, seed, p_query, QUERY_PLACE).view(-1, states.shape[-1])
-        x = torch.addmm(bias, query, weight.T)
-        out = torch.empty_like(states)
+        query = dropped(states, seed, p_query, QUERY_PLACE, dtype).view(-1, states.shape[-1])
+        weight = weight.to(dtype)
+        x = torch.addmm(bias.to(dtype), query, weight.T)
+        out = torch.empty_like(states, dtype=dtype)
         attend(x, Normalisation(gamma, beta, eps), Sources(keys, values, mask), out, seed, p_out)
-        ctx.save_for_backward(query, x, weight, gamma, beta, keys, values, mask, seed)
+        ctx.save_for_backward(query, x, weight, gamma, beta, keys, values, mask, seed, out)
         ctx.eps, ctx.p_query, ctx.p_out = eps, p_query, p_out
         return out
 
     @staticmethod
     @once_differentiable
+    @custom_bwd(device_type="cuda")
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, x, weight, gamma, beta, keys, values, mask, seed = ctx.saved_tensors
+        query, x, weight, gamma, beta, keys, values, mask, seed, out = ctx.saved_tensors
         sources, grad = Sources(keys, values, mask), grad.contiguous()
-        left = Gradients.empty(grad.shape[1], grad.shape[1], sources)
+        left = Gradients.empty(grad.shape[1], grad.shape[1], sources, x.dtype, leaves=False)
         norm, of_x = Normalisation(gamma, beta, ctx.eps), torch.empty_like(x)
-        attend_back(x, norm, sources, grad, seed, left, of_x, p_out=ctx.p_out)
+        attend_back(x, norm, sources, grad, out, seed, left, of_x, p_out=ctx.p_out)
         of_states = dropped((of_x @ weight).view_as(grad), seed, ctx.p_query, QUERY_PLACE)
         of_bias, of_gamma, of_beta, _ = left.summed()
-        of_sources = left.of_sources(keys.shape[1])
-        return of_states, of_x.T @ query, of_bias, of_gamma, of_beta, *of_sources, None, None, None, None, None
+        of_weight, of_sources = (of_x.T @ query).float(), left.of_sources(keys.shape[1])
+        return of_states, of_weight, of_bias, of_gamma, of_beta, *of_sources, *(None,) * 6
 
 
 def attended(
-    states: Tensor, query: nn.Linear, norm: nn.LayerNorm, sources: Sources, seed: Tensor, p_query: float, p_out: float
-) -> Tensor:
-    """dropout(softmax(layernorm(query(dropout(states))) · keysᵀ / √h) · values): states (B, Q, H) → (B, Q, H)"""
+    states: Tensor, query: nn.Linear, norm: nn.LayerNorm, sources: Sources, seed: Tensor, p_query: float, p_out: float,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:  # fmt: skip
+    """dropout(softmax(layernorm(query(dropout(states))) · keysᵀ / √h) · values): states (B, Q, H) → (B, Q, H)
+
+    dtype: of what is multiplied, and of the answer
+    """
     return _Attended.apply(
         states.contiguous(), query.weight, query.bias, norm.weight, norm.bias,
-        *(tensor.contiguous() for tensor in sources), seed, norm.eps, p_query, p_out,
+        *(tensor.contiguous() for tensor in sources), seed, norm.eps, p_query, p_out, dtype,
     )  # pyright: ignore[reportReturnType]  # fmt: skip

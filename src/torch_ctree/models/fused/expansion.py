@@ -4,7 +4,8 @@ The rows of a level are (sentence, vertex from left to right); levels stand one 
 the gradient of a weight is one product over all of them in the end.
 """
 
-# pyright: reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false
 # (Triton's tensors are no Python numbers)
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.amp.autocast_mode import custom_bwd, custom_fwd
 from torch.autograd.function import once_differentiable
 
 from torch_ctree.models.fused.attention import (
@@ -33,7 +35,7 @@ from torch_ctree.models.fused.sums import column_sums
 
 STATE, QUERY, LEAF = 1, 21, 41
 """Where dropout stands: these plus the level."""
-ROWS = 8
+ROWS = 4
 """Vertices that a program takes at a time."""
 
 
@@ -75,18 +77,18 @@ def _children(
 ):  # fmt: skip
     """made (rows, 4H), two gates and two candidates → the children's states, (b, vertex, H) state_batch apart.
 
-    And, where they have children of their own (INNER): dropout(state) (2 rows, H) for their queries, and cat's left half.
+    And, where those have children too (INNER): dropout(state) (2 rows, H) for their queries, and cat's left half.
     level: how many vertices it has, a power of two
     """
     row, h = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, H)
     there = (row < rows)[:, None]
     b, a = row // level, row % level
-    parent = tl.load(cat + row[:, None] * (2 * H) + h[None, :], mask=there, other=0.0)
+    parent = tl.load(cat + row[:, None] * (2 * H) + h[None, :], mask=there, other=0.0).to(tl.float32)
     scale, shift, number = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :], tl.load(seed)
     for side in tl.static_range(2):
         part = made + row[:, None] * (4 * H) + side * H + h[None, :]
-        gate = _sigmoid(tl.load(part, mask=there, other=0.0))
-        hat, _ = normalised(tl.load(part + 2 * H, mask=there, other=0.0), eps, H)
+        gate = _sigmoid(tl.load(part, mask=there, other=0.0).to(tl.float32))
+        hat, _ = normalised(tl.load(part + 2 * H, mask=there, other=0.0).to(tl.float32), eps, H)
         child = parent + gate * (_tanh(hat * scale + shift) - parent)
         vertex = b.to(tl.int64) * state_batch + (2 * level - 1 + 2 * a + side) * H
         tl.store(states + vertex[:, None] + h[None, :], child, mask=there)
@@ -114,10 +116,13 @@ def _state_gradient(
     grad = tl.load(grad_states + vertex[:, None] + h[None, :], mask=there, other=0.0)
     unit = row[:, None] * H + h[None, :]
     if QUERIES:
-        grad += tl.load(of_query + unit, mask=there, other=0.0) * keep(number, place_query, unit, P_QUERY)
+        grad += tl.load(of_query + unit, mask=there, other=0.0).to(tl.float32) * keep(
+            number, place_query, unit, P_QUERY
+        )
     if INNER:
         double = row[:, None] * (2 * H) + h[None, :]
-        through = tl.load(of_cat + double, mask=there, other=0.0) + tl.load(of_gated + unit, mask=there, other=0.0)
+        through = tl.load(of_cat + double, mask=there, other=0.0).to(tl.float32)
+        through += tl.load(of_gated + unit, mask=there, other=0.0)
         grad += through * keep(number, place, unit, P)
         of_logit = tl.load(of_leaf + b.to(tl.int64) * leaf_batch + level - 1 + a, mask=real, other=0.0)
         grad += of_logit[:, None] * tl.load(leaf + h)[None, :] * keep(number, place_leaf, double, P)
@@ -130,20 +135,22 @@ def _children_backward(
     of_made, of_parent, sums, rows, level, state_batch, leaf_batch, place, place_query, place_leaf, eps,
     P: tl.constexpr, P_QUERY: tl.constexpr, INNER: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """The derivative of ``_children``: → of_made (rows, 4H), of_parent (rows, H), and adds to sums (programs, 6H): of of_made's rows, and the norm's.
+    """The derivative of ``_children``: → of_made (rows, 4H), of_parent (rows, H).
+
+    And sums (programs, 6H): of of_made's rows, and of the gradients of gamma and beta.
 
     of_query, of_cat, of_gated are those of the children's level, whose numbers for dropout the places are.
     """
     row, h = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, H)
     there = (row < rows)[:, None]
-    parent = tl.load(cat + row[:, None] * (2 * H) + h[None, :], mask=there, other=0.0)
+    parent = tl.load(cat + row[:, None] * (2 * H) + h[None, :], mask=there, other=0.0).to(tl.float32)
     scale, shift, number = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :], tl.load(seed)
     g_parent, g_gamma, g_beta = tl.zeros((ROWS, H), tl.float32), tl.zeros((H,), tl.float32), tl.zeros((H,), tl.float32)
     mine = sums + tl.program_id(0) * 6 * H + h
     for side in tl.static_range(2):
         at = row[:, None] * (4 * H) + side * H + h[None, :]
-        gate = _sigmoid(tl.load(made + at, mask=there, other=0.0))
-        hat, inverse = normalised(tl.load(made + at + 2 * H, mask=there, other=0.0), eps, H)
+        gate = _sigmoid(tl.load(made + at, mask=there, other=0.0).to(tl.float32))
+        hat, inverse = normalised(tl.load(made + at + 2 * H, mask=there, other=0.0).to(tl.float32), eps, H)
         candidate = _tanh(hat * scale + shift)
         grad = _state_gradient(
             grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, 2 * row + side, h, row < rows, 2 * level,
@@ -156,29 +163,23 @@ def _children_backward(
         g_beta += tl.sum(inner, 0)
         of_candidate = denormalised(inner * scale, hat, inverse, H)
         tl.store(of_made + at + 2 * H, of_candidate, mask=there)
-        add_to(mine + side * H, tl.sum(of_gate, 0))
-        add_to(mine + (2 + side) * H, tl.sum(of_candidate, 0))
+        tl.store(mine + side * H, tl.sum(of_gate, 0))
+        tl.store(mine + (2 + side) * H, tl.sum(of_candidate, 0))
         g_parent += grad * (1.0 - gate)
     tl.store(of_parent + row[:, None] * H + h[None, :], g_parent, mask=there)
-    add_to(mine + 4 * H, g_gamma)
-    add_to(mine + 5 * H, g_beta)
-
-
-@triton.jit
-def add_to(place, value):
-    """What only this program adds to."""
-    tl.store(place, tl.load(place) + value)
+    tl.store(mine + 4 * H, g_gamma)
+    tl.store(mine + 5 * H, g_beta)
 
 
 @triton.jit(do_not_specialize=["rows"])
 def _relu_backward(grad, hidden, sums, rows, WIDTH: tl.constexpr, ROWS: tl.constexpr):
-    """grad (rows, WIDTH), where hidden is 0 set to 0; and adds to sums (programs, WIDTH), those of its rows."""
+    """grad (rows, WIDTH), where hidden is 0 set to 0; and sums (programs, WIDTH), those of its rows."""
     row, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     there, at = (row < rows)[:, None], row[:, None] * WIDTH + c[None, :]
     is_on = tl.load(hidden + at, mask=there, other=0.0) > 0
-    found = tl.where(is_on, tl.load(grad + at, mask=there, other=0.0), 0.0)
+    found = tl.where(is_on, tl.load(grad + at, mask=there, other=0.0).to(tl.float32), 0.0)
     tl.store(grad + at, found, mask=there)
-    add_to(sums + tl.program_id(0) * WIDTH + c, tl.sum(found, 0))
+    tl.store(sums + tl.program_id(0) * WIDTH + c, tl.sum(found, 0))
 
 
 @triton.jit
@@ -198,7 +199,7 @@ def _leave(
     of_logit = tl.load(of_leaf + row.to(tl.int64) * leaf_batch, mask=row < rows, other=0.0)[:, None]
     double = row[:, None] * (2 * H) + h[None, :]
     kept = keep(number, PLACE_LEAF, double + H, P) * of_logit
-    through = tl.load(of_cat + double + H, mask=there, other=0.0)
+    through = tl.load(of_cat + double + H, mask=there, other=0.0).to(tl.float32)
     tl.store(of_context + unit, through + kept * tl.load(leaf + H + h)[None, :], mask=there)
     value = tl.load(state + unit, mask=there, other=0.0)
     other = tl.load(context + unit, mask=there, other=0.0)
@@ -226,6 +227,11 @@ class Weights(NamedTuple):
     norm_bias: Tensor  # (H,)
     leaf: Tensor  # (2H + 1,): the weight of states, of contexts, and the bias
 
+    def multiplied(self, dtype: torch.dtype) -> Weights:
+        """As the products want them: those of linear layers in their dtype."""
+        names = ("query", "query_bias", "first", "first_bias", "second", "second_bias")
+        return self._replace(**{name: getattr(self, name).to(dtype) for name in names})
+
 
 class Settings(NamedTuple):
     """All that is not."""
@@ -237,6 +243,8 @@ class Settings(NamedTuple):
     eps: float
     contexts: bool
     """Whether contexts are wanted too."""
+    dtype: torch.dtype = torch.float32
+    """Of what the products multiply; sums are in float32, and so are states."""
 
 
 class _Buffers(NamedTuple):
@@ -249,11 +257,11 @@ class _Buffers(NamedTuple):
     queries: Tensor  # (R − B, H): before normalisation
 
     @classmethod
-    def empty(cls, states: Tensor, depth: int) -> _Buffers:
+    def empty(cls, states: Tensor, depth: int, dtype: torch.dtype) -> _Buffers:
         B, _, H = states.shape
         rows = B * ((1 << depth) - 1)
         sizes = ((rows, 2 * H), (rows, 2 * H), (rows, 4 * H), (rows - B, H), (rows - B, H))
-        return cls(*(states.new_empty(size) for size in sizes))
+        return cls(*(states.new_empty(size, dtype=dtype) for size in sizes))
 
     def level(self, d: int, batch: int) -> _Buffers:
         """The rows of one level; there are no queries at the root."""
@@ -272,6 +280,7 @@ class _Expansion(torch.autograd.Function):
     """See ``expand``."""
 
     @staticmethod
+    @custom_fwd(device_type="cuda")
     def forward(
         ctx: Any, root: Tensor, context: Tensor, keys: Tensor, values: Tensor, mask: Tensor, seed: Tensor,
         settings: Settings, *weights: Tensor,
@@ -279,7 +288,8 @@ class _Expansion(torch.autograd.Function):
         (B, H), s, w, sources = root.shape, settings, Weights(*weights), Sources(keys, values, mask)
         states = root.new_empty(B, (2 << s.depth) - 1, H)
         logits = root.new_zeros(B, (2 << s.depth) - 1)
-        buffers = _Buffers.empty(states, s.depth)
+        buffers = _Buffers.empty(states, s.depth, s.dtype)
+        m = w.multiplied(s.dtype)
         states[:, 0] = root
         _enter[(triton.cdiv(B, ROWS),)](
             root, context, buffers.cat, w.leaf, logits, seed, B, logits.stride(0),
@@ -288,11 +298,11 @@ class _Expansion(torch.autograd.Function):
         for d in range(s.depth):
             here, inner = buffers.level(d, B), d + 1 < s.depth
             if d:
-                torch.addmm(w.query_bias, here.dropped, w.query.T, out=here.queries)
+                torch.addmm(m.query_bias, here.dropped, m.query.T, out=here.queries)
                 norm = Normalisation(w.query_norm, w.query_norm_bias, s.query_eps)
                 attend(here.queries, norm, sources, here.cat[:, H:], seed, leaves=_leaves(states, logits, w, s, d))
-            torch.ops.aten._addmm_activation.out(w.first_bias, here.cat, w.first.T, out=here.hidden)
-            torch.addmm(w.second_bias, here.hidden, w.second.T, out=here.made)
+            torch.ops.aten._addmm_activation.out(m.first_bias, here.cat, m.first.T, out=here.hidden)
+            torch.addmm(m.second_bias, here.hidden, m.second.T, out=here.made)
             below = buffers.level(d + 1, B) if inner else here
             _children[(triton.cdiv(len(here.cat), ROWS),)](
                 here.made, here.cat, w.norm, w.norm_bias, states, below.dropped, below.cat, seed,
@@ -302,10 +312,11 @@ class _Expansion(torch.autograd.Function):
         ctx.save_for_backward(root, context, keys, values, mask, seed, states, *weights, *buffers)
         ctx.settings = settings
         ctx.set_materialize_grads(False)
-        return states, logits, buffers.cat[:, H:].clone() if s.contexts else root.new_empty(0)
+        return states, logits, buffers.cat[:, H:].float() if s.contexts else root.new_empty(0)
 
     @staticmethod
     @once_differentiable
+    @custom_bwd(device_type="cuda")
     def backward(
         ctx: Any, grad_states: Tensor, grad_logits: Tensor, grad_contexts: Tensor | None
     ) -> tuple[Tensor | None, ...]:
@@ -314,33 +325,35 @@ class _Expansion(torch.autograd.Function):
         (B, H), s, sources = root.shape, ctx.settings, Sources(keys, values, mask)
         grad_states, grad_logits = grad_states.contiguous(), grad_logits.contiguous()
         grads = _Buffers(*(torch.empty_like(buffer) for buffer in buffers))
-        programs = triton.cdiv(B << (s.depth - 1), ROWS)
-        sums, hidden_sums = root.new_zeros(programs, 6 * H), root.new_zeros(programs, 2 * H)
-        left = Gradients.empty((1 << s.depth) - 2, 1 << (s.depth - 1), sources)
+        m = w.multiplied(s.dtype)
+        programs = [triton.cdiv(B << d, ROWS) for d in range(s.depth)]
+        sums, hidden_sums = (root.new_empty(sum(programs), width * H) for width in (6, 2))
+        by_level = [tensor.split(programs) for tensor in (sums, hidden_sums)]
+        left = Gradients.empty((1 << s.depth) - 2, 1 << (s.depth - 1), sources, s.dtype, leaves=True)
         of_gated = root
         for d in reversed(range(s.depth)):
             here, there, inner = buffers.level(d, B), grads.level(d, B), d + 1 < s.depth
             below, of_parent = grads.level(d + 1, B) if inner else there, root.new_empty(len(here.cat), H)
-            grid = (triton.cdiv(len(here.cat), ROWS),)
+            grid = (programs[d],)
             _children_backward[grid](
                 here.made, here.cat, w.norm, w.norm_bias, grad_states, below.dropped, below.cat, of_gated, w.leaf,
-                grad_logits, seed, there.made, of_parent, sums, len(here.cat), 1 << d, states.stride(0),
+                grad_logits, seed, there.made, of_parent, by_level[0][d], len(here.cat), 1 << d, states.stride(0),
                 grad_logits.stride(0), STATE + d + 1, QUERY + d + 1, LEAF + d + 1, s.eps,
                 P=s.p, P_QUERY=s.p_query, INNER=inner, H=H, ROWS=ROWS,
             )  # fmt: skip
             of_gated = of_parent
-            torch.mm(there.made, w.second, out=there.hidden)
-            _relu_backward[grid](there.hidden, here.hidden, hidden_sums, len(here.cat), WIDTH=2 * H, ROWS=ROWS)
-            torch.mm(there.hidden, w.first, out=there.cat)
+            torch.mm(there.made, m.second, out=there.hidden)
+            _relu_backward[grid](there.hidden, here.hidden, by_level[1][d], len(here.cat), WIDTH=2 * H, ROWS=ROWS)
+            torch.mm(there.hidden, m.first, out=there.cat)
             if grad_contexts is not None:
                 there.cat[:, H:] += _Buffers(*[grad_contexts] * 5).level(d, B).cat
             if d:
                 norm = Normalisation(w.query_norm, w.query_norm_bias, s.query_eps)
                 attend_back(
-                    here.queries, norm, sources, there.cat[:, H:], seed, left, there.queries, (1 << d) - 2, inner,
-                    contexts=here.cat[:, H:], leaves=_leaves(states, grad_logits, w, s, d),
+                    here.queries, norm, sources, there.cat[:, H:], here.cat[:, H:], seed, left, there.queries,
+                    (1 << d) - 2, inner, leaves=_leaves(states, grad_logits, w, s, d),
                 )  # fmt: skip
-                torch.mm(there.queries, w.query, out=there.dropped)
+                torch.mm(there.queries, m.query, out=there.dropped)
         of_root, of_context = torch.empty_like(root), torch.empty_like(context)
         of_leaf = root.new_empty(triton.cdiv(B, ROWS), 2 * H + 1)
         _leave[(triton.cdiv(B, ROWS),)](
@@ -360,11 +373,12 @@ def _weight_gradients(
     of_query: tuple[Tensor | None, ...] = (None,) * 4
     if asked is not None:
         *vectors, leaf = asked.summed()
-        of_query, of_leaf = (grads.queries.T @ buffers.dropped, *vectors), of_leaf + leaf
+        of_query, of_leaf = ((grads.queries.T @ buffers.dropped).float(), *vectors), of_leaf + leaf
     H = buffers.queries.shape[1]
     of_second_bias, of_norm, of_norm_bias = column_sums(sums).split([4 * H, H, H])
-    first = grads.hidden.T @ buffers.cat, column_sums(hidden_sums)
-    return *of_query, *first, grads.made.T @ buffers.hidden, of_second_bias, of_norm, of_norm_bias, of_leaf
+    first = (grads.hidden.T @ buffers.cat).float(), column_sums(hidden_sums)
+    second = (grads.made.T @ buffers.hidden).float(), of_second_bias
+    return *of_query, *first, *second, of_norm, of_norm_bias, of_leaf
 
 
 def can_expand(positions: int, width: int, depth: int, batch: int) -> bool:

@@ -19,7 +19,6 @@ Within a position, everything is kept as (M, B, …): row i B + b is slot i of s
 # pyright: reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
 # pyright: reportPossiblyUnboundVariable=false
 # (Triton's tensors are no Python numbers, and its branches on constants no branches)
-# ruff: noqa: N803  (its constants are in capitals)
 
 from __future__ import annotations
 
@@ -31,6 +30,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.amp.autocast_mode import custom_bwd, custom_fwd
 from torch.autograd.function import once_differentiable
 
 from torch_ctree.devices import dot_precision
@@ -49,7 +49,7 @@ FIELDS, BACK_FIELDS = 7, 3
 UP, DOWN, RATIO, KEY_MEAN, KEY_RSTD, MEAN, RSTD = map(tl.constexpr, range(FIELDS))
 D_UP, D_OPEN, D_SCORE = map(tl.constexpr, range(BACK_FIELDS))
 
-COLUMNS = 32
+COLUMNS = 64
 """Columns of a product that one program makes."""
 
 
@@ -970,6 +970,7 @@ def _gradients(
 
 class _Candidates(torch.autograd.Function):
     @staticmethod
+    @custom_fwd(device_type="cuda")
     def forward(
         ctx: Any, x: Tensor, queries: Tensor, seed: Tensor, slots: int, p: float, eps: float, *weights: Tensor
     ) -> Tensor:
@@ -982,6 +983,7 @@ class _Candidates(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @custom_bwd(device_type="cuda")
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, queries, seed, found, *rest = ctx.saved_tensors
         kept, weights = _Kept(*rest[: len(_Kept._fields)]), Weights(*rest[len(_Kept._fields) :])

@@ -19,6 +19,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor, nn
+from torch.amp.autocast_mode import custom_bwd, custom_fwd
 from torch.autograd.function import once_differentiable
 
 from torch_ctree.devices import dot_precision
@@ -191,6 +192,7 @@ class _Read(torch.autograd.Function):
     """
 
     @staticmethod
+    @custom_fwd(device_type="cuda")
     def forward(
         ctx: Any, x: Tensor, lengths: Tensor, ahead: Tensor, ahead_bias: Tensor, back: Tensor, back_bias: Tensor,
         keep: bool,
@@ -209,6 +211,7 @@ class _Read(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @custom_bwd(device_type="cuda")
     def backward(ctx: Any, of_states: Tensor | None, of_last: Tensor | None) -> tuple[Tensor | None, ...]:
         lengths, ahead, back, states, kept = ctx.saved_tensors
         B, S, _ = states.shape

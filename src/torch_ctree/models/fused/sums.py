@@ -1,6 +1,7 @@
 """Sums over rows, such as what many programs have each summed up: in two stages, so that all of a GPU works on them."""
 
-# pyright: reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false
 # (Triton's tensors are no Python numbers)
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ Besides the three functions of every kernel there are three searches, which ``se
 """
 
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
-# ruff: noqa: N803
 # Inside a kernel everything is a tensor, whatever Python makes of it; sizes are called as outside.
 
 from __future__ import annotations

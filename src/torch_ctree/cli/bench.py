@@ -1,0 +1,98 @@
+"""``ctree bench``: how fast it is on this machine."""
+
+from __future__ import annotations
+
+import json as json_
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.table import Table
+
+from torch_ctree.cli.console import console, say
+from torch_ctree.data.disk import finite, write
+from torch_ctree.data.errors import check_whole, place
+from torch_ctree.training import TrainingError
+
+
+def bench(
+    *,
+    only: str | None = None,
+    row: bool = False,
+    seeds: int = 10,
+    root: str | None = None,
+    json: str | None = None,
+    commit: str | None = None,
+) -> None:
+    """Measure how fast inference, training and evaluation are on this machine: on its GPU, or else on its CPU.
+
+    only: some of the figures, by their keys with commas between them, such as likelihood,step
+    row: train and test a whole row of the paper's Table 1 too, 4 splits with so many seeds: minutes on a GPU
+    seeds: how many runs go at once, and how many a row has for each split
+    root: the folder with SCAN's files; without them, SCAN is made by its grammar
+    json: a file to write all details to
+    commit: what to record as the commit, where the sources are not a git checkout
+    """
+    from torch_ctree.benchmarking.circumstances import circumstances  # noqa: PLC0415
+    from torch_ctree.benchmarking.row import PRESETS  # noqa: PLC0415
+    from torch_ctree.benchmarking.row import row as whole_row  # noqa: PLC0415
+    from torch_ctree.benchmarking.table import Setting, chosen, measured  # noqa: PLC0415
+
+    check_whole("seeds", seeds, 1)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    terminal = console()
+    try:
+        figures = chosen(only, device)
+    except ValueError as error:
+        raise TrainingError(str(error)) from error
+    setting = Setting(device, root, seeds, lambda line: say(terminal, line))
+    results: dict[str, Any] = circumstances(device, commit) | {"figures": []}
+
+    def keep() -> None:
+        if json is not None:
+            write(place(json), json_.dumps(finite(results), indent=1, ensure_ascii=False) + "\n")
+
+    for figure in figures if not row or only else []:
+        with terminal.status(f"measuring: {figure.what}"):
+            results["figures"].append(measured(figure, setting))
+        say(terminal, _line(results["figures"][-1]))
+        keep()
+    if row:
+        with tempfile.TemporaryDirectory() as folder:
+            results["row"] = whole_row(PRESETS, seeds, seeds, Path(folder), root, setting.tell)
+        keep()
+    if results["figures"]:
+        table = _table(results)
+        console(table).print(table)
+    if row:
+        table = _row_table(results["row"])
+        console(table).print(table)
+        say(terminal, f"{len(results['row']['runs'])} runs in {results['row']['value']:.1f} minutes")
+
+
+def _line(found: dict[str, Any]) -> str:
+    from torch_ctree.benchmarking.table import shown  # noqa: PLC0415
+
+    return f"{found['what']}: {found.get('error') or shown(found['value'], found['unit'])}"
+
+
+def _table(results: dict[str, Any]) -> Table:
+    from torch_ctree.benchmarking.table import shown  # noqa: PLC0415
+
+    title = f"{results['hardware']}, torch {results['versions']['torch']}"
+    table = Table("what", "here", "the paper's code on an H200", "aim on an H200", title=title)
+    for found in results["figures"]:
+        here = "failed" if "error" in found else shown(found["value"], found["unit"])
+        table.add_row(found["what"], here, found["original"], shown(found["target"], found["unit"]))
+    return table
+
+
+def _row_table(row: dict[str, Any]) -> Table:
+    table = Table("split", "test exact match, each seed", "mean", title="OM-CTree + LA")
+    for name in dict.fromkeys(run["preset"] for run in row["runs"]):
+        runs = [run for run in row["runs"] if run["preset"] == name]
+        scores = [run["test_exact_match"] for run in runs if "error" not in run]
+        each = " ".join("failed" if "error" in run else f"{100 * run['test_exact_match']:.1f}" for run in runs)
+        table.add_row(name, each, f"{100 * sum(scores) / max(1, len(scores)):.1f}")
+    return table
