@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -38,7 +39,13 @@ def usable(x: Tensor) -> bool:
         return False
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return False
-    return product_dtype(x) in (torch.float32, torch.bfloat16) and triton_runs(x.device)
+    return product_dtype(x) in (torch.float32, torch.bfloat16) and triton_runs(x.device) and _has_room(x.device)
+
+
+@cache
+def _has_room(device: torch.device) -> bool:
+    """Whether a multiprocessor has as much fast memory as the kernels want, 99 KB: since Ampere, all have."""
+    return device.type == "cpu" or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def product_dtype(x: Tensor) -> torch.dtype:

@@ -49,7 +49,7 @@ FIELDS, BACK_FIELDS = 7, 3
 UP, DOWN, RATIO, KEY_MEAN, KEY_RSTD, MEAN, RSTD = map(tl.constexpr, range(FIELDS))
 D_UP, D_OPEN, D_SCORE = map(tl.constexpr, range(BACK_FIELDS))
 
-COLUMNS = 64
+COLUMNS = 32
 """Columns of a product that one program makes."""
 
 
@@ -765,7 +765,7 @@ class _Plan:
     @property
     def plain(self) -> dict[str, Any]:
         """Of ``_outputs`` and ``_node_back``."""
-        return self.product(min(128, 4 * self.wide), 4, 4)
+        return self.product(min(128, 4 * self.wide), 4, 2)
 
     @property
     def position(self) -> dict[str, Any]:
