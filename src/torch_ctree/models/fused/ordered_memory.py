@@ -49,8 +49,8 @@ FIELDS, BACK_FIELDS = 7, 3
 UP, DOWN, RATIO, KEY_MEAN, KEY_RSTD, MEAN, RSTD = map(tl.constexpr, range(FIELDS))
 D_UP, D_OPEN, D_SCORE = map(tl.constexpr, range(BACK_FIELDS))
 
-COLUMNS = 32
-"""Columns of a product that one program makes."""
+ROWS, COLUMNS = 16, 32
+"""Sentences and columns of a product that one program makes."""
 
 
 class Weights(NamedTuple):
@@ -737,14 +737,9 @@ class _Plan:
     def slots(self) -> int:
         return max(2, triton.next_power_of_2(self.M))
 
-    @property
-    def rows(self) -> int:
-        """Sentences in a program that has one slot of them."""
-        return 16 if self.B <= 256 or self.wide > 128 else 32  # as far as registers last
-
     def by_slot(self, columns: int, halves: int = 1) -> tuple[int, int, int]:
         """The grid of a kernel for one slot that makes so many columns."""
-        return triton.cdiv(self.B, self.rows), triton.cdiv(columns, COLUMNS), halves
+        return triton.cdiv(self.B, ROWS), triton.cdiv(columns, COLUMNS), halves
 
     def by_position(self) -> tuple[int]:
         """The grid of a kernel for all slots of whole sentences."""
@@ -754,7 +749,7 @@ class _Plan:
         """Constants of a kernel for one slot."""
         if self.precision == "ieee":
             block = min(block, 32)  # no matrix units: it is all unrolled
-        sizes = {"H": self.H, "PRECISION": self.precision, "ROWS": self.rows, "COLUMNS": COLUMNS}
+        sizes = {"H": self.H, "PRECISION": self.precision, "ROWS": ROWS, "COLUMNS": COLUMNS}
         return {**sizes, "BLOCK": block, "num_warps": warps, "num_stages": stages}
 
     @property
