@@ -199,7 +199,7 @@ def test_a_step_that_cannot_be_recorded(monkeypatch):
 
 def on_gpu(place: Path, **changes: Any):
     trainer = {"accelerator": "gpu", **changes.pop("trainer", {})}
-    return settings(place, trainer=trainer, model={"width": 16, **changes.pop("model", {})}, **changes)
+    return settings(place, trainer=trainer, model={"width": 32, **changes.pop("model", {})}, **changes)
 
 
 @needs_gpu
@@ -226,16 +226,17 @@ def test_side_by_side_is_as_alone(tmp_path, place):
 
 @needs_gpu
 def test_a_run_without_dropout_is_the_plain_run(tmp_path, place):
+    slowly = {"lr": 1e-3, "eps": EPS}
     for fast in (True, False):
-        train(on_gpu(place, trainer={"fast": fast}, model=STILL), tmp_path / str(fast))
+        train(on_gpu(place, trainer={"fast": fast}, model=STILL, optimisation=slowly), tmp_path / str(fast))
     for one, other in zip(rows(tmp_path / "True"), rows(tmp_path / "False"), strict=True):
-        assert one == pytest.approx(other, rel=2e-2)
+        assert one == pytest.approx(other, rel=1e-2)  # TF32 has three digits
 
 
 @needs_gpu
 def test_a_run_goes_on_where_it_did_not_begin(tmp_path, place):
     train(on_gpu(place, optimisation={"max_epochs": 1}), tmp_path / "run")
-    train(settings(place, model={"width": 16}, optimisation={"max_epochs": 2}), tmp_path / "run", resume=True)
+    train(settings(place, model={"width": 32}, optimisation={"max_epochs": 2}), tmp_path / "run", resume=True)
     train(on_gpu(place, optimisation={"max_epochs": 3}), tmp_path / "run", resume=True)
     assert [row["epoch"] for row in rows(tmp_path / "run")] == [1, 2, 3]
     steps = [row["step"] for row in rows(tmp_path / "run")]

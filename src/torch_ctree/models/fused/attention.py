@@ -37,8 +37,6 @@ class Tile(NamedTuple):
 FORWARD = {16: Tile(16, 4), 32: Tile(32, 4), 64: Tile(32, 4), 128: Tile(32, 8)}
 BACKWARD = {16: Tile(16, 4), 32: Tile(16, 4), 64: Tile(16, 4), 128: Tile(16, 8)}
 """By the positions that are attended to; as fast as any on an H200."""
-FEW, FEW_TILE = 16, Tile(8, 4)
-"""Positions that are taken one by one, where there are no logits of leaves; and how that is cut."""
 
 
 class Normalisation(NamedTuple):
@@ -142,8 +140,8 @@ def attend_backward(
     weights, their scores' gradients, the answers' gradients and the queries; this call's queries stand from first_query
     on. Then grad_values = weights_outᵀ · upstream_out, grad_keys = scores_outᵀ · query_out.
 
-    sums (programs, B, 5H + 1): of x's gradient, of those of gamma and beta, and with LEAF of the leaf's weights; with
-    ADD they are added to what is there. With LEAF the context's gradient also comes from the logit of being a leaf;
+    sums (programs, B, 4H + 1): of the gradients of gamma and beta, and with LEAF of the leaf's weights; with ADD they
+    are added to what is there. With LEAF the context's gradient also comes from the logit of being a leaf;
     contexts, what the forward pass found, stand where their gradient stands.
     """
     b, block = tl.program_id(0), tl.program_id(1)
@@ -161,7 +159,7 @@ def attend_backward(
     apart = q[:, None] * grad_stride + h[None, :]
     upstream = tl.load(grad + first * grad_stride + apart, mask=there, other=0.0).to(tl.float32)
     upstream *= keep(number, PLACE_OUT, b * queries * H + cell, P_OUT)
-    mine = sums + (block.to(tl.int64) * tl.num_programs(0) + b) * (5 * H + 1)
+    mine = sums + (block.to(tl.int64) * tl.num_programs(0) + b) * (4 * H + 1)
     if LEAF:
         state = tl.load(states + b.to(tl.int64) * state_batch + cell, mask=there, other=0.0)
         context = tl.load(contexts + first * grad_stride + apart, mask=there, other=0.0).to(tl.float32)
@@ -169,18 +167,17 @@ def attend_backward(
         double = b * queries * 2 * H + q[:, None] * (2 * H) + h[None, :]
         kept = keep(number, place_leaf, double + H, P_LEAF) * of_logit
         upstream += kept * tl.load(leaf + H + h)[None, :]
-        _put(mine + 3 * H + h, tl.sum(keep(number, place_leaf, double, P_LEAF) * of_logit * state, 0), ADD)
-        _put(mine + 4 * H + h, tl.sum(kept * context, 0), ADD)
-        _put(mine + 5 * H, tl.sum(of_logit), ADD)
+        _put(mine + 2 * H + h, tl.sum(keep(number, place_leaf, double, P_LEAF) * of_logit * state, 0), ADD)
+        _put(mine + 3 * H + h, tl.sum(kept * context, 0), ADD)
+        _put(mine + 4 * H, tl.sum(of_logit), ADD)
     of_weights = tl.dot(upstream, tl.trans(value), input_precision=PRECISION)
     of_scores = weights * (of_weights - tl.sum(weights * of_weights, 1)[:, None])
     of_query = tl.dot(of_scores, key, input_precision=PRECISION) * scale
     of_x = denormalised(of_query * scaled, hat, inverse, H)
     tl.store(grad_x + first * H + cell, of_x, mask=there)
     # rows that only fill up have no upstream, so that they add nothing
-    _put(mine + h, tl.sum(of_x, 0), ADD)
-    _put(mine + H + h, tl.sum(of_query * hat, 0), ADD)
-    _put(mine + 2 * H + h, tl.sum(of_query, 0), ADD)
+    _put(mine + h, tl.sum(of_query * hat, 0), ADD)
+    _put(mine + H + h, tl.sum(of_query, 0), ADD)
     row = b.to(tl.int64) * all_queries + first_query
     short = q[:, None] * BP + p[None, :]
     tl.store(weights_out + row * BP + short, weights, mask=there)
@@ -194,78 +191,6 @@ def _put(place, value, ADD: tl.constexpr):
     if ADD:
         value += tl.load(place)
     tl.store(place, value)
-
-
-@triton.jit(do_not_specialize=["queries", "positions"])
-def attend_few_forward(
-    x, gamma, beta, keys, values, mask, out, seed, queries, positions, eps, scale,
-    P_OUT: tl.constexpr, PLACE_OUT: tl.constexpr, H: tl.constexpr, BQ: tl.constexpr,
-):  # fmt: skip
-    """As ``attend_forward``, x (B, Q, H) → out (B, Q, H), one position after the other: no matrix unit wants so few."""
-    b, q, h = tl.program_id(0), tl.program_id(1) * BQ + tl.arange(0, BQ), tl.arange(0, H)
-    there, first, whole = (q < queries)[:, None], b.to(tl.int64) * queries, b.to(tl.int64) * positions
-    cell = q[:, None] * H + h[None, :]
-    hat, _ = normalised(tl.load(x + first * H + cell, mask=there, other=0.0).to(tl.float32), eps, H)
-    query = (hat * tl.load(gamma + h)[None, :] + tl.load(beta + h)[None, :]) * scale
-    high, total = tl.full((BQ,), float("-inf"), tl.float32), tl.zeros((BQ,), tl.float32)
-    found = tl.zeros((BQ, H), tl.float32)
-    for p in range(positions):
-        if tl.load(mask + whole + p):
-            score = tl.sum(query * tl.load(keys + (whole + p) * H + h)[None, :], 1)
-            higher = tl.maximum(high, score)
-            before, weight = tl.exp(high - higher), tl.exp(score - higher)
-            total = total * before + weight
-            value = tl.load(values + (whole + p) * H + h)[None, :]
-            found = found * before[:, None] + weight[:, None] * value
-            high = higher
-    found = found / total[:, None] * keep(tl.load(seed), PLACE_OUT, b * queries * H + cell, P_OUT)
-    tl.store(out + first * H + cell, found, mask=there)
-
-
-@triton.jit(do_not_specialize=["queries", "positions"])
-def attend_few_backward(
-    x, gamma, beta, keys, values, mask, grad, out, seed,
-    grad_x, weights_out, scores_out, upstream_out, query_out, sums, queries, positions, eps, scale,
-    P_OUT: tl.constexpr, PLACE_OUT: tl.constexpr, H: tl.constexpr, BQ: tl.constexpr, BP: tl.constexpr,
-):  # fmt: skip
-    """As ``attend_backward``, without leaves; out: what the forward pass has given."""
-    b, block = tl.program_id(0), tl.program_id(1)
-    q, h = block * BQ + tl.arange(0, BQ), tl.arange(0, H)
-    there, first, whole = (q < queries)[:, None], b.to(tl.int64) * queries, b.to(tl.int64) * positions
-    cell = q[:, None] * H + h[None, :]
-    scaled, shift = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :]
-    hat, inverse = normalised(tl.load(x + first * H + cell, mask=there, other=0.0).to(tl.float32), eps, H)
-    query = (hat * scaled + shift) * scale
-    high, total = tl.full((BQ,), float("-inf"), tl.float32), tl.zeros((BQ,), tl.float32)
-    for p in range(positions):
-        if tl.load(mask + whole + p):
-            score = tl.sum(query * tl.load(keys + (whole + p) * H + h)[None, :], 1)
-            higher = tl.maximum(high, score)
-            total = total * tl.exp(high - higher) + tl.exp(score - higher)
-            high = higher
-    upstream = tl.load(grad + first * H + cell, mask=there, other=0.0).to(tl.float32)
-    # Σ of weight · its gradient, as (grad · kept) · answer = grad · (kept · answer)
-    mean = tl.sum(upstream * tl.load(out + first * H + cell, mask=there, other=0.0).to(tl.float32), 1)
-    upstream *= keep(tl.load(seed), PLACE_OUT, b * queries * H + cell, P_OUT)
-    of_query = tl.zeros((BQ, H), tl.float32)
-    short = first * BP + q * BP
-    for p in range(positions):
-        real = tl.load(mask + whole + p)
-        key = tl.load(keys + (whole + p) * H + h)[None, :]
-        weight = tl.where(real, tl.exp(tl.sum(query * key, 1) - high) / total, 0.0)
-        of_score = weight * (tl.sum(upstream * tl.load(values + (whole + p) * H + h)[None, :], 1) - mean)
-        of_query += of_score[:, None] * key
-        tl.store(weights_out + short + p, weight, mask=q < queries)
-        tl.store(scores_out + short + p, of_score, mask=q < queries)
-    of_query = of_query * scale
-    of_x = denormalised(of_query * scaled, hat, inverse, H)
-    tl.store(grad_x + first * H + cell, of_x, mask=there)
-    tl.store(upstream_out + first * H + cell, upstream, mask=there)
-    tl.store(query_out + first * H + cell, query, mask=there)
-    mine = sums + (block.to(tl.int64) * tl.num_programs(0) + b) * (5 * H + 1) + h
-    tl.store(mine, tl.sum(of_x, 0))
-    tl.store(mine + H, tl.sum(of_query * hat, 0))
-    tl.store(mine + 2 * H, tl.sum(of_query, 0))
 
 
 @triton.jit
@@ -314,17 +239,16 @@ class Gradients(NamedTuple):
     scores: Tensor  # (B, Q, BP)
     upstream: Tensor  # (B, Q, H)
     queries: Tensor  # (B, Q, H)
-    sums: Tensor  # (programs, B, 5H + 1)
+    sums: Tensor  # (programs, B, 4H + 1)
 
     @classmethod
-    def empty(cls, queries: int, most_at_once: int, sources: Sources, dtype: torch.dtype, leaves: bool) -> Gradients:
-        """Not yet written. most_at_once: queries of one call; dtype: of what is multiplied; leaves: with logits"""
+    def empty(cls, queries: int, most_at_once: int, sources: Sources, dtype: torch.dtype) -> Gradients:
+        """Not yet written. most_at_once: queries of one call; dtype: of what is multiplied"""
         B, P, H = sources.keys.shape
-        tile = BACKWARD[block_of(P)] if leaves or P > FEW else FEW_TILE
         sizes = (B, queries, block_of(P)), (B, queries, block_of(P)), (B, queries, H), (B, queries, H)
-        programs = triton.cdiv(most_at_once, tile.queries)
+        programs = triton.cdiv(most_at_once, BACKWARD[block_of(P)].queries)
         multiplied = (sources.keys.new_empty(size, dtype=dtype) for size in sizes)
-        return cls(*multiplied, sources.keys.new_empty(programs, B, 5 * H + 1))
+        return cls(*multiplied, sources.keys.new_empty(programs, B, 4 * H + 1))
 
     def of_sources(self, positions: int) -> tuple[Tensor, Tensor]:
         """Of keys and values, (B, P, H) each."""
@@ -333,9 +257,9 @@ class Gradients(NamedTuple):
         return keys, values
 
     def summed(self) -> tuple[Tensor, ...]:
-        """Of x's bias, of gamma and beta (H,), and of the leaf's weights (2H + 1,)"""
+        """Of gamma and beta (H,), and of the leaf's weights (2H + 1,)"""
         H = self.queries.shape[-1]
-        return column_sums(self.sums.view(-1, 5 * H + 1)).split([H, H, H, 2 * H + 1])
+        return column_sums(self.sums.view(-1, 4 * H + 1)).split([H, H, 2 * H + 1])
 
 
 def attend(
@@ -346,13 +270,6 @@ def attend(
     (B, P, H), queries = sources.keys.shape, len(x) // len(sources.keys)
     given, size = leaves or Leaves(x, 0, x, x, 0, 0.0, 0), block_of(P)
     tile = FORWARD[size]
-    if leaves is None and P <= FEW:
-        tile = FEW_TILE
-        attend_few_forward[(B, triton.cdiv(queries, tile.queries))](
-            x, norm.weight, norm.bias, *sources, out, seed, queries, P, norm.eps, 1 / math.sqrt(H),
-            P_OUT=p_out, PLACE_OUT=OUT_PLACE, H=H, BQ=tile.queries, num_warps=tile.warps,
-        )  # fmt: skip
-        return
     attend_forward[(B, triton.cdiv(queries, tile.queries))](
         x, norm.weight, norm.bias, *sources, out, given.states, given.weight, given.logits, seed,
         queries, P, out.stride(-2), given.state_batch, given.leaf_batch, given.place, norm.eps, 1 / math.sqrt(H),
@@ -371,16 +288,8 @@ def attend_back(
     """
     (B, P, H), queries = sources.keys.shape, len(x) // len(sources.keys)
     given, size = leaves or Leaves(x, 0, x, x, 0, 0.0, 0), block_of(P)
-    few = leaves is None and P <= FEW
-    tile = FEW_TILE if few else BACKWARD[size]
-    grid = (B, triton.cdiv(queries, tile.queries))
-    if few:
-        attend_few_backward[grid](
-            x, norm.weight, norm.bias, *sources, grad, found, seed, of_x, *left, queries, P, norm.eps,
-            1 / math.sqrt(H), P_OUT=p_out, PLACE_OUT=OUT_PLACE, H=H, BQ=tile.queries, BP=size, num_warps=tile.warps,
-        )  # fmt: skip
-        return
-    attend_backward[grid](
+    tile = BACKWARD[size]
+    attend_backward[(B, triton.cdiv(queries, tile.queries))](
         x, norm.weight, norm.bias, *sources, grad, given.states, found, given.weight, given.logits, seed, of_x, *left,
         queries, P, left.weights.shape[1], first, grad.stride(-2), given.state_batch, given.leaf_batch, given.place,
         norm.eps, 1 / math.sqrt(H),
@@ -418,13 +327,13 @@ class _Attended(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, x, weight, gamma, beta, keys, values, mask, seed, out = ctx.saved_tensors
         sources, grad = Sources(keys, values, mask), grad.contiguous()
-        left = Gradients.empty(grad.shape[1], grad.shape[1], sources, x.dtype, leaves=False)
+        left = Gradients.empty(grad.shape[1], grad.shape[1], sources, x.dtype)
         norm, of_x = Normalisation(gamma, beta, ctx.eps), torch.empty_like(x)
         attend_back(x, norm, sources, grad, out, seed, left, of_x, p_out=ctx.p_out)
         of_states = dropped((of_x @ weight).view_as(grad), seed, ctx.p_query, QUERY_PLACE)
-        of_bias, of_gamma, of_beta, _ = left.summed()
+        of_gamma, of_beta, _ = left.summed()
         of_weight, of_sources = (of_x.T @ query).float(), left.of_sources(keys.shape[1])
-        return of_states, of_weight, of_bias, of_gamma, of_beta, *of_sources, *(None,) * 6
+        return of_states, of_weight, column_sums(of_x), of_gamma, of_beta, *of_sources, *(None,) * 6
 
 
 def attended(

@@ -35,7 +35,7 @@ from torch_ctree.models.fused.sums import column_sums
 
 STATE, QUERY, LEAF = 1, 21, 41
 """Where dropout stands: these plus the level."""
-ROWS = 4
+ROWS = 8
 """Vertices that a program takes at a time."""
 
 
@@ -137,7 +137,7 @@ def _children_backward(
 ):  # fmt: skip
     """The derivative of ``_children``: → of_made (rows, 4H), of_parent (rows, H).
 
-    And sums (programs, 6H): of of_made's rows, and of the gradients of gamma and beta.
+    And sums (programs, 2H): of the gradients of gamma and beta.
 
     of_query, of_cat, of_gated are those of the children's level, whose numbers for dropout the places are.
     """
@@ -146,7 +146,6 @@ def _children_backward(
     parent = tl.load(cat + row[:, None] * (2 * H) + h[None, :], mask=there, other=0.0).to(tl.float32)
     scale, shift, number = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :], tl.load(seed)
     g_parent, g_gamma, g_beta = tl.zeros((ROWS, H), tl.float32), tl.zeros((H,), tl.float32), tl.zeros((H,), tl.float32)
-    mine = sums + tl.program_id(0) * 6 * H + h
     for side in tl.static_range(2):
         at = row[:, None] * (4 * H) + side * H + h[None, :]
         gate = _sigmoid(tl.load(made + at, mask=there, other=0.0).to(tl.float32))
@@ -156,30 +155,16 @@ def _children_backward(
             grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, 2 * row + side, h, row < rows, 2 * level,
             state_batch, leaf_batch, place, place_query, place_leaf, P, P_QUERY, INNER, INNER, H,
         )  # fmt: skip
-        of_gate = grad * (candidate - parent) * gate * (1.0 - gate)
-        tl.store(of_made + at, of_gate, mask=there)
+        tl.store(of_made + at, grad * (candidate - parent) * gate * (1.0 - gate), mask=there)
         inner = grad * gate * (1.0 - candidate * candidate)
         g_gamma += tl.sum(inner * hat, 0)
         g_beta += tl.sum(inner, 0)
-        of_candidate = denormalised(inner * scale, hat, inverse, H)
-        tl.store(of_made + at + 2 * H, of_candidate, mask=there)
-        tl.store(mine + side * H, tl.sum(of_gate, 0))
-        tl.store(mine + (2 + side) * H, tl.sum(of_candidate, 0))
+        tl.store(of_made + at + 2 * H, denormalised(inner * scale, hat, inverse, H), mask=there)
         g_parent += grad * (1.0 - gate)
     tl.store(of_parent + row[:, None] * H + h[None, :], g_parent, mask=there)
-    tl.store(mine + 4 * H, g_gamma)
-    tl.store(mine + 5 * H, g_beta)
-
-
-@triton.jit(do_not_specialize=["rows"])
-def _relu_backward(grad, hidden, sums, rows, WIDTH: tl.constexpr, ROWS: tl.constexpr):
-    """grad (rows, WIDTH), where hidden is 0 set to 0; and sums (programs, WIDTH), those of its rows."""
-    row, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
-    there, at = (row < rows)[:, None], row[:, None] * WIDTH + c[None, :]
-    is_on = tl.load(hidden + at, mask=there, other=0.0) > 0
-    found = tl.where(is_on, tl.load(grad + at, mask=there, other=0.0).to(tl.float32), 0.0)
-    tl.store(grad + at, found, mask=there)
-    tl.store(sums + tl.program_id(0) * WIDTH + c, tl.sum(found, 0))
+    mine = sums + tl.program_id(0) * 2 * H + h
+    tl.store(mine, g_gamma)
+    tl.store(mine + H, g_beta)
 
 
 @triton.jit
@@ -327,23 +312,22 @@ class _Expansion(torch.autograd.Function):
         grads = _Buffers(*(torch.empty_like(buffer) for buffer in buffers))
         m = w.multiplied(s.dtype)
         programs = [triton.cdiv(B << d, ROWS) for d in range(s.depth)]
-        sums, hidden_sums = (root.new_empty(sum(programs), width * H) for width in (6, 2))
-        by_level = [tensor.split(programs) for tensor in (sums, hidden_sums)]
-        left = Gradients.empty((1 << s.depth) - 2, 1 << (s.depth - 1), sources, s.dtype, leaves=True)
+        sums = root.new_empty(sum(programs), 2 * H)
+        sums_of = sums.split(programs)
+        left = Gradients.empty((1 << s.depth) - 2, 1 << (s.depth - 1), sources, s.dtype)
         of_gated = root
         for d in reversed(range(s.depth)):
             here, there, inner = buffers.level(d, B), grads.level(d, B), d + 1 < s.depth
             below, of_parent = grads.level(d + 1, B) if inner else there, root.new_empty(len(here.cat), H)
-            grid = (programs[d],)
-            _children_backward[grid](
+            _children_backward[(programs[d],)](
                 here.made, here.cat, w.norm, w.norm_bias, grad_states, below.dropped, below.cat, of_gated, w.leaf,
-                grad_logits, seed, there.made, of_parent, by_level[0][d], len(here.cat), 1 << d, states.stride(0),
+                grad_logits, seed, there.made, of_parent, sums_of[d], len(here.cat), 1 << d, states.stride(0),
                 grad_logits.stride(0), STATE + d + 1, QUERY + d + 1, LEAF + d + 1, s.eps,
                 P=s.p, P_QUERY=s.p_query, INNER=inner, H=H, ROWS=ROWS,
             )  # fmt: skip
             of_gated = of_parent
             torch.mm(there.made, m.second, out=there.hidden)
-            _relu_backward[grid](there.hidden, here.hidden, by_level[1][d], len(here.cat), WIDTH=2 * H, ROWS=ROWS)
+            torch.ops.aten.threshold_backward.grad_input(there.hidden, here.hidden, 0, grad_input=there.hidden)
             torch.mm(there.hidden, m.first, out=there.cat)
             if grad_contexts is not None:
                 there.cat[:, H:] += _Buffers(*[grad_contexts] * 5).level(d, B).cat
@@ -362,23 +346,24 @@ class _Expansion(torch.autograd.Function):
         )  # fmt: skip
         asked = left if s.depth > 1 else None  # a tree of one level asks nothing of the source
         of_sources = left.of_sources(keys.shape[1]) if asked else (None, None)
-        of_weights = _weight_gradients(buffers, grads, sums, hidden_sums, of_leaf.sum(0), asked)
+        of_weights = _weight_gradients(buffers, grads, sums, of_leaf.sum(0), asked)
         return of_root, of_context, *of_sources, None, None, None, *of_weights
 
 
 def _weight_gradients(
-    buffers: _Buffers, grads: _Buffers, sums: Tensor, hidden_sums: Tensor, of_leaf: Tensor, asked: Gradients | None
+    buffers: _Buffers, grads: _Buffers, sums: Tensor, of_leaf: Tensor, asked: Gradients | None
 ) -> tuple[Tensor | None, ...]:
-    """One product for each weight, in the order of ``Weights``."""
+    """One product for each weight and one sum for each bias, in the order of ``Weights``."""
+
+    def layer(outputs: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        return (outputs.T @ inputs).float(), column_sums(outputs)
+
     of_query: tuple[Tensor | None, ...] = (None,) * 4
     if asked is not None:
         *vectors, leaf = asked.summed()
-        of_query, of_leaf = ((grads.queries.T @ buffers.dropped).float(), *vectors), of_leaf + leaf
-    H = buffers.queries.shape[1]
-    of_second_bias, of_norm, of_norm_bias = column_sums(sums).split([4 * H, H, H])
-    first = (grads.hidden.T @ buffers.cat).float(), column_sums(hidden_sums)
-    second = (grads.made.T @ buffers.hidden).float(), of_second_bias
-    return *of_query, *first, *second, of_norm, of_norm_bias, of_leaf
+        of_query, of_leaf = (*layer(grads.queries, buffers.dropped), *vectors), of_leaf + leaf
+    of_norm = column_sums(sums).chunk(2)
+    return *of_query, *layer(grads.hidden, buffers.cat), *layer(grads.made, buffers.hidden), *of_norm, of_leaf
 
 
 def can_expand(positions: int, width: int, depth: int, batch: int) -> bool:

@@ -5,14 +5,15 @@
 # (Triton's tensors are no Python numbers)
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS, COLUMNS, PARTS = 32, 128, 64
+ROWS, COLUMNS, PARTS = 32, 128, 512
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "part"])
 def _sum(x, out, rows, columns, part, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """x (rows, columns) → out (parts, columns): a program sums the rows of one part, some columns of them."""
     c, n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.program_id(1)
@@ -20,15 +21,15 @@ def _sum(x, out, rows, columns, part, ROWS: tl.constexpr, COLUMNS: tl.constexpr)
     for first in range(n * part, tl.minimum((n + 1) * part, rows), ROWS):
         r = first + tl.arange(0, ROWS)
         there = (r < tl.minimum((n + 1) * part, rows))[:, None] & (c < columns)[None, :]
-        total += tl.load(x + r[:, None] * columns + c[None, :], mask=there, other=0.0)
+        total += tl.load(x + r[:, None] * columns + c[None, :], mask=there, other=0.0).to(tl.float32)
     tl.store(out + n * columns + c, tl.sum(total, 0), mask=c < columns)
 
 
 def column_sums(x: Tensor) -> Tensor:
-    """(R, C), contiguous, float32 → (C,)"""
+    """(R, C), contiguous → (C,), float32"""
     rows, columns = x.shape
     parts = min(PARTS, triton.cdiv(rows, ROWS))
-    out = x.new_empty(parts, columns)
+    out = x.new_empty(parts, columns, dtype=torch.float32)
     part = triton.cdiv(triton.cdiv(rows, parts), ROWS) * ROWS
     _sum[(triton.cdiv(columns, COLUMNS), parts)](x, out, rows, columns, part, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=4)
     return out[0] if parts == 1 else column_sums(out)
