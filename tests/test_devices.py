@@ -6,16 +6,17 @@ import torch
 from torch_ctree import devices
 
 GPU = torch.device("cuda", 0)
+REMEMBERED = (devices._missing, devices._say, devices._is_installed)
 
 
 @pytest.fixture(autouse=True)
 def anew(monkeypatch):
     """Nothing is known yet, and nothing has been said."""
-    for function in (devices._missing, devices._say, devices._is_installed):
+    for function in REMEMBERED:
         function.cache_clear()
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "An old GPU")
     yield
-    for function in (devices._missing, devices._say, devices._is_installed):
+    for function in REMEMBERED:
         function.cache_clear()
 
 
@@ -32,7 +33,7 @@ def test_a_gpu_that_is_new_enough(monkeypatch):
 @pytest.mark.parametrize(
     ("major", "installed", "said"), [(6, True, "An old GPU is too old"), (8, False, "'triton' is not")]
 )
-def test_what_is_missing_is_said_once(monkeypatch, recwarn, major, installed, said):
+def test_what_is_missing_is_said_once(monkeypatch, major, installed, said):
     capability(monkeypatch, major)
     monkeypatch.setattr(devices, "_is_installed", lambda: installed)
     with pytest.warns(UserWarning, match=said):

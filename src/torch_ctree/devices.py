@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -64,3 +66,15 @@ def dot_precision() -> str:
     if hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch 2.9 and later
         return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
     return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+@contextmanager
+def in_tf32(device: torch.device | None = None) -> Iterator[None]:
+    """Within it, float32 is multiplied in TF32, as in training; not on a CPU."""
+    before = torch.get_float32_matmul_precision()
+    if device is None or device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

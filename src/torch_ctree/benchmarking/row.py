@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torch_ctree.benchmarking.training import as_in_training, count_right, settings
+from torch_ctree.benchmarking.training import count_right, settings
 from torch_ctree.data import Encoded
+from torch_ctree.devices import in_tf32
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training.sharing import shared_gpu
 from torch_ctree.training.together import Outcome, Tell, Watcher, run_together
@@ -44,7 +45,7 @@ def _train_and_test(entry: Entry, tell: Tell) -> dict[str, Any]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = Seq2Seq.from_pretrained(folder).to(device).eval()
     pairs = Encoded.of(config.data.load().test, model.source, model.target)
-    with as_in_training(device), torch.no_grad():
+    with in_tf32(device), torch.no_grad():
         right = count_right(model, pairs, 1000 if device.type == "cuda" else 100)
     epochs = len((folder / "metrics.csv").read_text().splitlines()) - 1
     return {

@@ -154,3 +154,54 @@ def measured(figure: Figure, setting: Setting) -> dict[str, Any]:
 def shown(number: float | None, unit: str) -> str:
     """A number with three digits that count."""
     return "–" if number is None else f"{number:,.3g} {unit}" if number < 1000 else f"{number:,.0f} {unit}"
+
+
+# --- for reading ------------------------------------------------------------------------------------------------------
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """What a results file says, beside it."""
+    versions = results["versions"]
+    where = f"commit {results['commit']}, {results['hardware']}, torch {versions['torch']}, Triton {versions['triton']}"
+    lines = [f"`{results['command']}`, {results['date']}, {where}"]
+    if results["figures"]:
+        lines += ["", "| what | here | the paper's code on an H200 | aim on an H200 |", "|---|--:|--:|--:|"]
+        lines += [f"| {' | '.join(cells(found))} |" for found in results["figures"]]
+    for found in results["figures"]:
+        if "kernels" in found:
+            lines += ["", *_profile(found)]
+    if "row" in results:
+        lines += ["", *_row(results["row"])]
+    return "\n".join(lines) + "\n"
+
+
+def cells(found: dict[str, Any]) -> tuple[str, str, str, str]:
+    """What, here, the original, the aim."""
+    here = "failed" if "error" in found else shown(found["value"], found["unit"])
+    return found["what"], here, found["original"], shown(found["target"], found["unit"])
+
+
+def _profile(found: dict[str, Any], most: int = 25) -> list[str]:
+    """The kernels that take longest."""
+    lines = [f"A step has {found['count']} kernels, {found['value']:.2f} ms together. Those that take longest:"]
+    lines += ["", "| µs | times | kernel |", "|--:|--:|---|"]
+    return lines + [f"| {k['us']:.0f} | {k['count']} | `{k['name'][:100]}` |" for k in found["kernels"][:most]]
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    """A row of Table 1."""
+    lines = [f"OM-CTree + LA, {len(row['runs'])} runs, {row['at_once']} at a time, trained and tested in"]
+    lines[0] += f" {row['value']:.1f} minutes. Exact match on the test sets, each seed:"
+    lines += ["", "| split | mean | each seed |", "|---|--:|---|"]
+    return lines + [f"| {name} | {mean} | {each} |" for name, mean, each in by_split(row)]
+
+
+def by_split(row: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """(split, mean, each seed) in percent; a run that failed counts as nothing but is shown."""
+    found = []
+    for name in dict.fromkeys(run["preset"] for run in row["runs"]):
+        runs = [run for run in row["runs"] if run["preset"] == name]
+        scores = [100 * run["test_exact_match"] for run in runs if "error" not in run]
+        each = " ".join("failed" if "error" in run else f"{100 * run['test_exact_match']:.1f}" for run in runs)
+        found.append((name, f"{sum(scores) / len(scores):.1f}" if scores else "–", each))
+    return found

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +12,7 @@ import torch
 
 from torch_ctree.benchmarking.timing import quantiles, timed, wait
 from torch_ctree.data import Batches, Encoded
+from torch_ctree.devices import in_tf32
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training import TrainConfig, build, merged, preset, read
 from torch_ctree.training.preparation import Prepared, prepare
@@ -70,21 +69,9 @@ class _Going:
         self.at += 1
 
 
-@contextmanager
-def as_in_training(device: torch.device) -> Iterator[None]:
-    """How torch multiplies while it trains: in TF32."""
-    before = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 def step(device: torch.device, root: str | None, precision: str = "32-true") -> dict[str, Any]:
     """A whole training step: batch, forward, backward, clipping, optimiser."""
-    with as_in_training(device):
+    with in_tf32(device):
         going = _Going(settings(0, root, precision=precision), device)
         repeats = STEPS if device.type == "cuda" else 5
         found = []
@@ -107,7 +94,7 @@ def profile(device: torch.device, root: str | None) -> dict[str, Any]:
     from torch.profiler import ProfilerActivity  # noqa: PLC0415
     from torch.profiler import profile as record  # noqa: PLC0415
 
-    with as_in_training(device):
+    with in_tf32(device):
         going = _Going(settings(0, root), device)
         with record(activities=[ProfilerActivity.CUDA], acc_events=True) as seen:
             going.go_on()
@@ -178,7 +165,7 @@ class Seed(NamedTuple):
 def _one_of_several(job: Seed, tell: Tell) -> float:
     """Seconds for ``STEPS`` steps while the others do the same."""
     device = torch.device("cuda")
-    with as_in_training(device):
+    with in_tf32(device):
         going = _Going(settings(job.seed, job.root, precision=job.precision), device)
         folder = Path(job.folder)
         (folder / str(job.seed)).touch()
@@ -209,7 +196,7 @@ def seeds_in_processes(seeds: int, root: str | None, tell: Tell, precision: str 
 
 def seeds_on_streams(seeds: int, device: torch.device, root: str | None, precision: str = "32-true") -> dict[str, Any]:
     """Ten runs in one process, each on a stream of its own."""
-    with as_in_training(device):
+    with in_tf32(device):
         runs = [
             (_Going(settings(n, root, precision=precision), device), torch.cuda.Stream(device)) for n in range(seeds)
         ]
@@ -246,6 +233,6 @@ def evaluation(device: torch.device, root: str | None, batch_size: int = 1000) -
     model.eval()
     test = Encoded.of(config.data.load().test, prepared.source, prepared.target)
     sets = (prepared.validation, test) if device.type == "cuda" else (prepared.validation,)
-    with as_in_training(device), torch.no_grad():
+    with in_tf32(device), torch.no_grad():
         found = timed(lambda: [count_right(model, pairs, batch_size) for pairs in sets], device)
     return found | {"value": found["median_ms"] / 1e3, "sentences": sum(map(len, sets))}

@@ -31,13 +31,13 @@ def bench(
     row: train and test a whole row of the paper's Table 1 too, 4 splits with so many seeds: minutes on a GPU
     seeds: how many runs go at once, and how many a row has for each split
     root: the folder with SCAN's files; without them, SCAN is made by its grammar
-    json: a file to write all details to
+    json: a file to write all details to, and beside it the tables as Markdown
     commit: what to record as the commit, where the sources are not a git checkout
     """
     from torch_ctree.benchmarking.circumstances import circumstances  # noqa: PLC0415
     from torch_ctree.benchmarking.row import PRESETS  # noqa: PLC0415
     from torch_ctree.benchmarking.row import row as whole_row  # noqa: PLC0415
-    from torch_ctree.benchmarking.table import Setting, chosen, measured  # noqa: PLC0415
+    from torch_ctree.benchmarking.table import Setting, chosen, markdown, measured  # noqa: PLC0415
 
     check_whole("seeds", seeds, 1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -51,7 +51,9 @@ def bench(
 
     def keep() -> None:
         if json is not None:
-            write(place(json), json_.dumps(finite(results), indent=1, ensure_ascii=False) + "\n")
+            path = place(json)
+            write(path, json_.dumps(finite(results), indent=1, ensure_ascii=False) + "\n")
+            write(path.with_suffix(".md"), markdown(results))
 
     for figure in figures if not row or only else []:
         with terminal.status(f"measuring: {figure.what}"):
@@ -78,21 +80,19 @@ def _line(found: dict[str, Any]) -> str:
 
 
 def _table(results: dict[str, Any]) -> Table:
-    from torch_ctree.benchmarking.table import shown  # noqa: PLC0415
+    from torch_ctree.benchmarking.table import cells  # noqa: PLC0415
 
     title = f"{results['hardware']}, torch {results['versions']['torch']}"
     table = Table("what", "here", "the paper's code on an H200", "aim on an H200", title=title)
     for found in results["figures"]:
-        here = "failed" if "error" in found else shown(found["value"], found["unit"])
-        table.add_row(found["what"], here, found["original"], shown(found["target"], found["unit"]))
+        table.add_row(*cells(found))
     return table
 
 
 def _row_table(row: dict[str, Any]) -> Table:
-    table = Table("split", "test exact match, each seed", "mean", title="OM-CTree + LA")
-    for name in dict.fromkeys(run["preset"] for run in row["runs"]):
-        runs = [run for run in row["runs"] if run["preset"] == name]
-        scores = [run["test_exact_match"] for run in runs if "error" not in run]
-        each = " ".join("failed" if "error" in run else f"{100 * run['test_exact_match']:.1f}" for run in runs)
-        table.add_row(name, each, f"{100 * sum(scores) / max(1, len(scores)):.1f}")
+    from torch_ctree.benchmarking.table import by_split  # noqa: PLC0415
+
+    table = Table("split", "mean", "test exact match, each seed", title="OM-CTree + LA")
+    for line in by_split(row):
+        table.add_row(*line)
     return table

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_ctree.data import Batch, Batches, Encoded, Example, Task, Vocabulary
 from torch_ctree.data.errors import DataError
+from torch_ctree.devices import in_tf32
 from torch_ctree.evaluation.accuracy import Share, by_length, exact_match, first_word, token_accuracy
 from torch_ctree.evaluation.brackets import TreeF1, balanced, left_branching, right_branching, tree_f1
 from torch_ctree.evaluation.predictions import Prediction
@@ -65,8 +66,10 @@ def predict(
     except DataError as error:
         raise DataError(f"{name} set, {error}") from error
     for batch in Batches(encoded, batch_size=batch_size, bucketed=True, shuffle=False).epoch(0):
-        with torch.no_grad():
+        with torch.no_grad(), in_tf32(model.device):
             answers, scores, trees = _answers(model, batch.to(model.device), depth, parse)
+        answers, scores = answers.to("cpu"), scores.cpu()  # at once: each sentence by itself would wait for a GPU
+        trees = None if trees is None else trees.to("cpu")
         found = []
         for n, row in enumerate(batch.rows.tolist()):
             answer = model.spelled(answers, n)

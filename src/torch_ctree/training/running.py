@@ -22,6 +22,7 @@ from torch.utils import deterministic
 
 from torch_ctree.data.errors import DataError
 from torch_ctree.data.order import Purpose, random_bits
+from torch_ctree.devices import in_tf32
 from torch_ctree.models import ModelError, Seq2Seq, fused
 from torch_ctree.models.pretrained import WEIGHTS
 from torch_ctree.training.checkpoints import LAST, NEW, PREVIOUS, Keeper, WholeFiles, newest
@@ -120,15 +121,13 @@ def _is_fast(settings: TrainerConfig) -> bool:
 @contextmanager
 def _gpu() -> Iterator[None]:
     """How torch computes on a GPU; afterwards, as it was before."""
-    precision = torch.get_float32_matmul_precision()
     fill = deterministic.fill_uninitialized_memory  # pyright: ignore
     exact = torch.are_deterministic_algorithms_enabled()
-    torch.set_float32_matmul_precision("high")  # TF32
     deterministic.fill_uninitialized_memory = False  # nothing reads it  # pyright: ignore
     try:
-        yield
+        with in_tf32():
+            yield
     finally:
-        torch.set_float32_matmul_precision(precision)
         deterministic.fill_uninitialized_memory = fill  # pyright: ignore
         torch.use_deterministic_algorithms(exact)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from torch_ctree.trees.topology import brackets
@@ -36,6 +37,12 @@ class Derivation:
         """The derivations at an index of the batch dimensions, as for a tensor."""
         fields = (self.tokens, self.lengths, self.vertices, self.log_prob)
         return Derivation(*(field[index] for field in fields))
+
+    def to(self, device: torch.device | str) -> Derivation:
+        """The same derivations on a device."""
+        return Derivation(
+            self.tokens.to(device), self.lengths.to(device), self.vertices.to(device), self.log_prob.to(device)
+        )
 
     def trees(self, vocabulary: Vocabulary | None = None) -> list[Tree]:
         """One ``nltk.Tree`` a sentence, in the order of the flattened batch.

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding
 
-from torch_ctree.devices import in_kernels
+from torch_ctree.devices import dot_precision, in_kernels
 from torch_ctree.trees.checks import check_device, check_floats, check_no_nan, check_vertices
 from torch_ctree.trees.kernels.torch import in_accumulation_dtype, topk
 
@@ -213,7 +213,7 @@ class LinearEmission(Emission):
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """The k best tokens of every vertex; without a gradient."""
         layer = self.states.detach().reshape(-1, self.states.shape[-1]), self.weight.detach(), self.bias.detach()
-        fused = k == 1 and _kernels_run(layer[0])
+        fused = k == 1 and _products_run(layer[0])
         best, tokens = _best(*layer) if fused else _blocked_topk(*layer, self.rows_per_block, k)
         shape = (*self.batch_shape, self.vertices, k)
         return best.reshape(shape), tokens.reshape(shape)
@@ -287,6 +287,11 @@ def _kernels_run(tensor: Tensor) -> bool:
     return tensor.dtype in (torch.float32, torch.bfloat16, torch.float16) and in_kernels(tensor)
 
 
+def _products_run(tensor: Tensor) -> bool:
+    """Whether kernels that multiply can have it: without matrix units, torch's own products are faster."""
+    return _kernels_run(tensor) and (tensor.dtype != torch.float32 or dot_precision() == "tf32")
+
+
 def _rows_per_block(elements: int, vocabulary: int) -> int:
     rows = max(1, elements // vocabulary)
     return rows - rows % MULTIPLE if rows > MULTIPLE else rows
@@ -294,7 +299,7 @@ def _rows_per_block(elements: int, vocabulary: int) -> int:
 
 def _log_normalisers(rows: Tensor, weight: Tensor, bias: Tensor, size: int) -> Tensor:
     """rows (R, H), weight (K, H), bias (K,) → (R,)."""
-    if _kernels_run(rows):
+    if _products_run(rows):
         from torch_ctree.trees.projection import log_normaliser  # noqa: PLC0415 # imports Triton
 
         return log_normaliser(rows, weight, bias)

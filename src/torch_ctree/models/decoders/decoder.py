@@ -32,6 +32,11 @@ class Decoded:
         derivation = None if self.derivation is None else self.derivation[index]
         return Decoded(self.tokens[index], self.lengths[index], self.log_prob[index], derivation)
 
+    def to(self, device: torch.device | str) -> Decoded:
+        """The same answers on a device."""
+        derivation = None if self.derivation is None else self.derivation.to(device)
+        return Decoded(self.tokens.to(device), self.lengths.to(device), self.log_prob.to(device), derivation)
+
     def matches(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Where the answer is just this sentence: tokens (*batch, N), lengths (*batch,) → (*batch,)"""
         size = max(tokens.shape[-1], self.tokens.shape[-1])
