@@ -6,6 +6,9 @@ of ``encoders.ordered_memory``. Gradients of weights come at the end, from one p
 Within a position, everything is kept as (M, B, …): row i B + b is slot i of sentence b.
 """
 
+# pyright: reportArgumentType=false, reportCallIssue=false
+# (kernels' constants are given as numbers, and unpacked tensors are not counted)
+
 from __future__ import annotations
 
 import math
@@ -60,10 +63,6 @@ def candidates(x: Tensor, queries: Tensor, weights: Weights, slots: int, p: floa
     if x.shape[1] == 1:
         return x[:, :, None].repeat(1, 1, slots, 1)
     return _Candidates.apply(x, queries, seed, slots, p, eps, *weights)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Launching
 
 
 @dataclass(frozen=True)
