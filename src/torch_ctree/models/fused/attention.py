@@ -140,8 +140,8 @@ def attend_backward(
     weights, their scores' gradients, the answers' gradients and the queries; this call's queries stand from first_query
     on. Then grad_values = weights_outᵀ · upstream_out, grad_keys = scores_outᵀ · query_out.
 
-    sums (programs, B, 4H + 1): of the gradients of gamma and beta, and with LEAF of the leaf's weights; with ADD they
-    are added to what is there. With LEAF the context's gradient also comes from the logit of being a leaf;
+    sums (programs, B, 2H), of the gradients of gamma and beta; with LEAF (programs, B, 4H + 1), of those of the leaf's
+    weights too. With ADD they are added to what is there. With LEAF the context's gradient also comes from the logit of being a leaf;
     contexts, what the forward pass found, stand where their gradient stands.
     """
     b, block = tl.program_id(0), tl.program_id(1)
@@ -159,7 +159,7 @@ def attend_backward(
     apart = q[:, None] * grad_stride + h[None, :]
     upstream = tl.load(grad + first * grad_stride + apart, mask=there, other=0.0).to(tl.float32)
     upstream *= keep(number, PLACE_OUT, b * queries * H + cell, P_OUT)
-    mine = sums + (block.to(tl.int64) * tl.num_programs(0) + b) * (4 * H + 1)
+    mine = sums + (block.to(tl.int64) * tl.num_programs(0) + b) * (4 * H + 1 if LEAF else 2 * H)
     if LEAF:
         state = tl.load(states + b.to(tl.int64) * state_batch + cell, mask=there, other=0.0)
         context = tl.load(contexts + first * grad_stride + apart, mask=there, other=0.0).to(tl.float32)
@@ -239,16 +239,16 @@ class Gradients(NamedTuple):
     scores: Tensor  # (B, Q, BP)
     upstream: Tensor  # (B, Q, H)
     queries: Tensor  # (B, Q, H)
-    sums: Tensor  # (programs, B, 4H + 1)
+    sums: Tensor  # (programs, B, 2H or 4H + 1)
 
     @classmethod
-    def empty(cls, queries: int, most_at_once: int, sources: Sources, dtype: torch.dtype) -> Gradients:
-        """Not yet written. most_at_once: queries of one call; dtype: of what is multiplied"""
+    def empty(cls, queries: int, most_at_once: int, sources: Sources, dtype: torch.dtype, leaves: bool) -> Gradients:
+        """Not yet written. most_at_once: queries of one call; dtype: of what is multiplied; leaves: with logits"""
         B, P, H = sources.keys.shape
         sizes = (B, queries, block_of(P)), (B, queries, block_of(P)), (B, queries, H), (B, queries, H)
         programs = triton.cdiv(most_at_once, BACKWARD[block_of(P)].queries)
         multiplied = (sources.keys.new_empty(size, dtype=dtype) for size in sizes)
-        return cls(*multiplied, sources.keys.new_empty(programs, B, 4 * H + 1))
+        return cls(*multiplied, sources.keys.new_empty(programs, B, 4 * H + 1 if leaves else 2 * H))
 
     def of_sources(self, positions: int) -> tuple[Tensor, Tensor]:
         """Of keys and values, (B, P, H) each."""
@@ -257,9 +257,9 @@ class Gradients(NamedTuple):
         return keys, values
 
     def summed(self) -> tuple[Tensor, ...]:
-        """Of gamma and beta (H,), and of the leaf's weights (2H + 1,)"""
-        H = self.queries.shape[-1]
-        return column_sums(self.sums.view(-1, 4 * H + 1)).split([H, H, 2 * H + 1])
+        """Of gamma and beta (H,), and where there are leaves of their weights (2H + 1,)"""
+        H, width = self.queries.shape[-1], self.sums.shape[-1]
+        return column_sums(self.sums.view(-1, width)).split([H, H, *([width - 2 * H] if width > 2 * H else [])])
 
 
 def attend(
@@ -327,11 +327,11 @@ class _Attended(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, x, weight, gamma, beta, keys, values, mask, seed, out = ctx.saved_tensors
         sources, grad = Sources(keys, values, mask), grad.contiguous()
-        left = Gradients.empty(grad.shape[1], grad.shape[1], sources, x.dtype)
+        left = Gradients.empty(grad.shape[1], grad.shape[1], sources, x.dtype, leaves=False)
         norm, of_x = Normalisation(gamma, beta, ctx.eps), torch.empty_like(x)
         attend_back(x, norm, sources, grad, out, seed, left, of_x, p_out=ctx.p_out)
         of_states = dropped((of_x @ weight).view_as(grad), seed, ctx.p_query, QUERY_PLACE)
-        of_gamma, of_beta, _ = left.summed()
+        of_gamma, of_beta = left.summed()
         of_weight, of_sources = (of_x.T @ query).float(), left.of_sources(keys.shape[1])
         return of_states, of_weight, column_sums(of_x), of_gamma, of_beta, *of_sources, *(None,) * 6
 

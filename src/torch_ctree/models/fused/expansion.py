@@ -314,7 +314,7 @@ class _Expansion(torch.autograd.Function):
         programs = [triton.cdiv(B << d, ROWS) for d in range(s.depth)]
         sums = root.new_empty(sum(programs), 2 * H)
         sums_of = sums.split(programs)
-        left = Gradients.empty((1 << s.depth) - 2, 1 << (s.depth - 1), sources, s.dtype)
+        left = Gradients.empty((1 << s.depth) - 2, 1 << (s.depth - 1), sources, s.dtype, leaves=True)
         of_gated = root
         for d in reversed(range(s.depth)):
             here, there, inner = buffers.level(d, B), grads.level(d, B), d + 1 < s.depth
