@@ -5,6 +5,8 @@ import torch
 
 from torch_ctree import devices
 
+trial = pytest.importorskip("torch_ctree.trial")
+
 GPU = torch.device("cuda", 0)
 REMEMBERED = (devices._missing, devices._say, devices._is_installed)
 
@@ -27,7 +29,23 @@ def capability(monkeypatch, major):
 def test_a_gpu_that_is_new_enough(monkeypatch):
     capability(monkeypatch, 8)
     monkeypatch.setattr(devices, "_is_installed", lambda: True)
+    monkeypatch.setattr(trial, "run", lambda device: None)
     assert devices.triton_runs(GPU)
+
+
+def test_a_kernel_that_cannot_be_compiled(monkeypatch):
+    def fails(device):
+        raise RuntimeError("Failed to find\nC compiler")
+
+    capability(monkeypatch, 8)
+    monkeypatch.setattr(devices, "_is_installed", lambda: True)
+    monkeypatch.setattr(trial, "run", fails)
+    with pytest.warns(UserWarning, match="Failed to find C compiler; slower ones do the same work"):
+        assert not devices.triton_runs(GPU)
+
+
+def test_the_trial_in_the_interpreter():
+    trial.run(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,12 @@ def _missing(device: torch.device) -> str:
         return "the package 'triton' is not installed"
     if torch.version.hip is None and torch.cuda.get_device_capability(device) < (7, 0):
         return f"{torch.cuda.get_device_name(device)} is too old for it"
+    try:
+        from torch_ctree import trial  # noqa: PLC0415  (imports Triton)
+
+        trial.run(device)
+    except Exception as error:  # of many kinds
+        return " ".join(str(error).split())[:200] or type(error).__name__
     return ""
 
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 
 from tests.training.runs import outcome, pairs, settings, train
 from torch_ctree.data import Batches, Encoded, Pairs, Vocabulary
 from torch_ctree.models import ModelConfig, Seq2Seq, fused
-from torch_ctree.training import graphs
+from torch_ctree.training import graphs, module, running
 from torch_ctree.training.graphs import Optimiser, Shape, Steps, shapes_of
 from torch_ctree.training.together import Run, train_together
 
@@ -161,6 +162,62 @@ def test_a_longer_epoch_finds_room():
         for n in range(len(steps.shapes)):
             steps(n)
         assert steps.totals[1] == 48
+
+
+# --- whole runs, as on a GPU but without graphs -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def fast(monkeypatch):
+    monkeypatch.setattr(running, "_is_fast", lambda settings: True)
+
+
+def test_a_run_after_a_pause(fast, tmp_path, place):
+    config = settings(place)
+    train(config, tmp_path / "one")
+    train(settings(place, optimisation={"max_epochs": 1}), tmp_path / "two")
+    train(config, tmp_path / "two", resume=True)
+    assert outcome(tmp_path / "one") == outcome(tmp_path / "two")
+
+
+def test_a_run_that_was_killed_within_an_epoch(fast, monkeypatch, tmp_path, place):
+    config = settings(place)
+    train(config, tmp_path / "one")
+    step = Steps.__call__
+
+    def die(self: Steps, n: int) -> None:
+        if (self.epoch, n) == (1, 3):
+            raise KeyboardInterrupt
+        step(self, n)
+
+    monkeypatch.setattr(Steps, "__call__", die)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "two")
+    monkeypatch.setattr(Steps, "__call__", step)
+    monkeypatch.setattr(module, "STEPS_BETWEEN_LOGS", 1)
+    train(config, tmp_path / "two", resume=True)
+    assert outcome(tmp_path / "one") == outcome(tmp_path / "two")
+    assert all(loss > 0 for loss in losses_logged(tmp_path / "two"))
+
+
+def losses_logged(folder: Path) -> list[float]:
+    accumulator = EventAccumulator(str(folder / "tensorboard"))
+    accumulator.Reload()
+    return [event.value for event in accumulator.Scalars("train_loss_of_batch")]
+
+
+def test_every_step_is_logged(fast, monkeypatch, tmp_path, place):
+    monkeypatch.setattr(module, "STEPS_BETWEEN_LOGS", 1)
+    train(settings(place), tmp_path / "run")
+    found = losses_logged(tmp_path / "run")
+    assert len(found) == 15
+    assert all(loss > 0 for loss in found)
+
+
+def test_a_rate_that_float32_does_not_have(fast, tmp_path, place):
+    changes = {"lr": 0.01, "min_lr": 0.01, "patience": 9}
+    train(settings(place, optimisation=changes), tmp_path / "run")
+    assert [row["learning_rate"] for row in rows(tmp_path / "run")] == [0.01] * 3
 
 
 # --- on a GPU ---------------------------------------------------------------------------------------------------------

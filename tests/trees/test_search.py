@@ -89,7 +89,7 @@ def test_the_early_exit_never_changes_the_answer(monkeypatch):
         early = best_derivation_within(scores, tokens, max_length)
         assert len(steps) <= max_length
         # All lengths, without stopping: the best completed score of each one.
-        alphas = search.kernel_for(scores.device, "torch").alphas(
+        alphas = search.kernel_of(scores, "torch").alphas(
             scores[:, None].expand(-1, max_length, -1), torch.full((40,), max_length), maximise=True
         )
         best, length = alphas[:, 1:, -1].max(-1)

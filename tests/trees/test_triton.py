@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torch_ctree import devices
-from torch_ctree.trees import naive, search
+from torch_ctree.trees import likelihood, naive, search
 from torch_ctree.trees.kernels import torch as torch_kernel
 from torch_ctree.trees.likelihood import SearchKernel, kernel_for
 from torch_ctree.trees.topology import topology
@@ -208,3 +208,10 @@ def test_empty_batches(kernel):
     assert search.best_derivation_within(nothing, tokens, 3, kernel=kernel).lengths.shape == (0,)
     found = search.best_derivations(nothing, nothing, nothing[..., None], tokens[..., None], 1, kernel=kernel)
     assert found.lengths.shape == (1, 0)
+
+
+def test_trees_that_are_too_deep():
+    deepest = likelihood.DEEPEST_IN_TRITON
+    with pytest.raises(ValueError, match=f"backend: got 'triton' with depth {deepest + 1}; expected {deepest} at most"):
+        likelihood.kernel_for(DEVICE, "triton", deepest + 1)
+    assert likelihood.kernel_for(DEVICE, "triton", deepest).__name__.endswith("triton")

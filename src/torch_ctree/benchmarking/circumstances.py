@@ -39,6 +39,7 @@ def command() -> str:
 def commit_here() -> str:
     """The commit of the sources, with a mark where they have changes."""
     try:
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # or it would be that of whatever it is installed in
         head = _git("rev-parse", "--short=12", "HEAD")
         return head + ("-changed" if _git("status", "--porcelain", "--", ":/src", ":/benchmarks/*.py") else "")
     except (OSError, subprocess.CalledProcessError):

@@ -96,7 +96,7 @@ FIGURES = (
     ),
     Figure(
         "seeds",
-        "ten runs at once, each run's step, TF32",
+        "a step of each of ten runs at once, TF32",
         "ms",
         lambda s: training.seeds_in_processes(s.seeds, s.root, s.tell),
         target=1.2,
@@ -110,7 +110,7 @@ FIGURES = (
     ),
     Figure(
         "streams",
-        "ten runs at once in one process, each run's step, TF32",
+        "a step of each of ten runs at once in one process, TF32",
         "ms",
         lambda s: training.seeds_on_streams(s.seeds, s.device, s.root),
     ),

@@ -22,6 +22,8 @@ from torch_ctree.training.together import Tell, run_together
 PRESET = "scan-simple"
 STEPS = 100
 """That are timed."""
+PATIENCE = 180
+"""Seconds to wait for other runs to begin."""
 
 
 def settings(seed: int, root: str | None, name: str = PRESET, precision: str = "32-true") -> TrainConfig:
@@ -169,7 +171,10 @@ def _one_of_several(job: Seed, tell: Tell) -> float:
         going = _Going(settings(job.seed, job.root, precision=job.precision), device)
         folder = Path(job.folder)
         (folder / str(job.seed)).touch()
+        given_up = time.monotonic() + PATIENCE
         while len(list(folder.iterdir())) < job.of:
+            if time.monotonic() > given_up:
+                raise RuntimeError(f"the other runs have not begun within {PATIENCE} s")
             going.go_on()  # keeps the GPU warm, and waits
             wait(device)
         start = time.perf_counter()
@@ -191,7 +196,12 @@ def seeds_in_processes(seeds: int, root: str | None, tell: Tell, precision: str 
     if failed := [outcome.error for outcome in outcomes if outcome.error]:
         raise RuntimeError(failed[0])
     times = [outcome.result / STEPS for outcome in outcomes if outcome.result is not None]
-    return {"value": 1e3 * max(times) / seeds, "slowest_step_ms": 1e3 * max(times), "shared": bool(variables)}
+    return {
+        "value": 1e3 * max(times) / seeds,
+        "seeds": seeds,
+        "slowest_step_ms": 1e3 * max(times),
+        "shared": bool(variables),
+    }
 
 
 def seeds_on_streams(seeds: int, device: torch.device, root: str | None, precision: str = "32-true") -> dict[str, Any]:

@@ -28,8 +28,8 @@ def bench(
     """Measure how fast inference, training and evaluation are on this machine: on its GPU, or else on its CPU.
 
     only: some of the figures, by their keys with commas between them, such as likelihood,step
-    row: train and test a whole row of the paper's Table 1 too, 4 splits with so many seeds: minutes on a GPU
-    seeds: how many runs go at once, and how many a row has for each split
+    row: instead, train and test a whole row of the paper's Table 1, every split with ten seeds: minutes on a GPU
+    seeds: how many runs go at once, and how many a row has for each split, in place of ten
     root: the folder with SCAN's files; without them, SCAN is made by its grammar
     json: a file to write all details to, and beside it the tables as Markdown
     commit: what to record as the commit, where the sources are not a git checkout

@@ -63,7 +63,7 @@ class Attention(nn.Module):
         p_query, p_out = (self.dropout, 0.0 if dropout is None else dropout.p) if self.training else (0.0, 0.0)
         sources = attention.Sources(memory.keys.transpose(1, 2), memory.values, memory.mask[:, 0])
         seed, dtype = chance.new_seed(states.device), fused.product_dtype(states)
-        with fused.as_they_are():
+        with fused.at_home(states):
             return attention.attended(states, *self.projection, sources, seed, p_query, p_out, dtype)
 
     @property

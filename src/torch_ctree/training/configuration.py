@@ -155,7 +155,8 @@ class TrainerConfig:
     strategy: how several devices work together; ``auto`` is data parallel
     precision: ``32-true`` (which multiplies in TF32 on a GPU), or the network in bfloat16 or float16
     deterministic: the same numbers again on a GPU too; a little slower there
-    fast: on one GPU, fused kernels and each training step as one CUDA graph; without it, plain operations one by one
+    fast: on a GPU, the network in fused kernels, and on one GPU each training step as one CUDA graph; without it, in
+        plain operations, one after the other
     """
 
     accelerator: str = "auto"
@@ -165,6 +166,11 @@ class TrainerConfig:
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     deterministic: bool = True
     fast: bool = True
+
+    @property
+    def may_use_gpu(self) -> bool:
+        """Whether it would compute on a GPU, if there were one."""
+        return self.accelerator in ("auto", "gpu", "cuda")
 
     def __post_init__(self) -> None:
         """Refuse impossible sizes."""

@@ -57,11 +57,10 @@ def _up(number: int, step: int, most: int | None = None) -> int:
     return rounded if most is None else min(rounded, most)
 
 
-class Pairs(nn.Module):
+class Pairs:
     """All pairs of a training set on a device, and what of them comes when."""
 
     def __init__(self, pairs: Encoded, device: torch.device) -> None:
-        super().__init__()
         rows = np.arange(len(pairs))
         self.source, self.source_lengths = (tensor.to(device) for tensor in pairs.source.padded(rows, None))
         self.target, self.target_lengths = (tensor.to(device) for tensor in pairs.target.padded(rows, None))
@@ -120,6 +119,8 @@ class Steps:
         self.device = model.device
         self.pairs = Pairs(batches.pairs, self.device)
         self.epoch: int | None = None
+        self.first = 0
+        """The first step of the epoch that was done here."""
         self.shapes: list[Shape] = []
         self.losses = torch.zeros(0, device=self.device)
         """Of each batch of the epoch."""
@@ -136,7 +137,7 @@ class Steps:
 
     def begin(self, epoch: int, done: int, totals: Mapping[str, Tensor] | None = None) -> None:
         """An epoch, of which some batches are done already, with these totals."""
-        self.epoch = epoch
+        self.epoch, self.first = epoch, done
         batches = self.batches.epoch(epoch)
         self.shapes = shapes_of(self.batches, batches)
         before = self.pairs.order
@@ -180,8 +181,12 @@ class Steps:
             finally:
                 torch.cuda.set_sync_debug_mode("default")
         self.checked = True
-        if any("synchronizing CUDA operation" in str(warning.message) for warning in said):
-            self.captures = False
+        for warning in said:
+            if "synchronizing CUDA operation" in str(warning.message):
+                self.captures = False
+            elif "Synchronization debug mode" not in str(warning.message):
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        if not self.captures:
             warnings.warn("no CUDA graphs: something in this model waits for the GPU; going on without", stacklevel=2)
 
     def _capture(self, shape: Shape) -> None:

@@ -75,6 +75,8 @@ class Training(pl.LightningModule):
         self.digest = prepared.digest()
         self.plateau = Plateau(config.patience)
         self.steps: Steps | None = None
+        self.loss = torch.tensor(inf)
+        """Of the latest batch."""
         self.totals: dict[str, Tensor] = {}
         self.metrics: dict[str, float] = {}
         """Of the latest epoch."""
@@ -102,7 +104,7 @@ class Training(pl.LightningModule):
         """A checkpoint may come from a run that computed elsewhere: the optimiser computes here."""
         (optimiser,) = self.trainer.optimizers
         for group in optimiser.param_groups:
-            rate = float(group["lr"])
+            group["rate"] = rate = float(group.get("rate", group["lr"]))
             group["lr"] = torch.tensor(rate, device=self.device) if self.fast else rate
             group["capturable"] = group["fused"] = self.fast and self.device.type == "cuda"
             group["foreach"] = None
@@ -124,9 +126,10 @@ class Training(pl.LightningModule):
             optimiser.step(partial(self.steps, batch_idx))
             return self.steps.latest
         assert isinstance(batch, Batch)
-        return optimiser.step(partial(self._forward_and_backward, optimiser, batch))
+        optimiser.step(partial(self._forward_and_backward, optimiser, batch))
+        return self.loss
 
-    def _forward_and_backward(self, optimiser: LightningOptimizer, batch: Batch) -> Tensor:
+    def _forward_and_backward(self, optimiser: LightningOptimizer, batch: Batch) -> None:
         """The mean loss of all processes' pairs; Lightning takes the mean over processes, hence the factor."""
         optimiser.zero_grad()
         losses, pairs = self.model.losses(batch), batch.real.sum()
@@ -139,7 +142,7 @@ class Training(pl.LightningModule):
             loss = losses.sum() * self.trainer.world_size / everyone + nothing
         with torch.autocast(self.device.type, enabled=False):  # which is for the forward pass alone
             self.manual_backward(loss)
-        return loss.detach()
+        self.loss = loss.detach()  # what is returned here does not come out of a scaler's step
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Cut long gradients; a graph has done so."""
@@ -156,8 +159,9 @@ class Training(pl.LightningModule):
         if self.steps is None:
             return
         self.totals |= self.steps.kept()
+        self.steps.totals.zero_()  # a checkpoint after the epoch's end has nothing of it
         last = self.global_step
-        losses = self.steps.losses[: len(self.steps.shapes)].tolist()
+        losses = self.steps.losses[self.steps.first : len(self.steps.shapes)].tolist()
         for step, loss in enumerate(losses, last - len(losses) + 1):
             if step % STEPS_BETWEEN_LOGS == 0:
                 self._log_loss(loss, step)
@@ -209,12 +213,13 @@ class Training(pl.LightningModule):
 
     @property
     def learning_rate(self) -> float:
-        """Of the next step."""
-        return float(self.trainer.optimizers[0].param_groups[0]["lr"])
+        """Of the next step; a graph's is the same in float32."""
+        return self.trainer.optimizers[0].param_groups[0]["rate"]
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
         group = self.trainer.optimizers[0].param_groups[0]
+        group["rate"] = value
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(value)  # graphs know its place
         else:

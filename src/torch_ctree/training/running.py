@@ -105,7 +105,7 @@ def _train(config: TrainConfig, folder: Path, resume: bool, console: Console, fi
 
 
 def _on_gpu(settings: TrainerConfig) -> bool:
-    return settings.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+    return settings.may_use_gpu and torch.cuda.is_available()
 
 
 def _is_fast(settings: TrainerConfig) -> bool:
@@ -262,7 +262,7 @@ def _is_over(checkpoint: dict[str, Any], config: TrainConfig) -> bool:
     """Whether a run has nothing left to do."""
     if not checkpoint:
         return False
-    rate = checkpoint["optimizer_states"][0]["param_groups"][0]["lr"]
+    rate = checkpoint["optimizer_states"][0]["param_groups"][0]["rate"]
     history = checkpoint["callbacks"]["Keeper"]["history"]
     return len(history) >= config.optimisation.max_epochs or rate < config.optimisation.min_lr
 

@@ -327,7 +327,7 @@ def default_at_once(config: TrainConfig) -> int:
 
 
 def _on_gpu(config: TrainConfig) -> bool:
-    return config.trainer.accelerator in ("auto", "gpu", "cuda") and has_gpu()
+    return config.trainer.may_use_gpu and has_gpu()
 
 
 def train_together(runs: Sequence[Run], at_once: int, console: Console | None = None) -> list[Outcome[Run, Best]]:

@@ -21,7 +21,9 @@ from torch_ctree.trees.topology import topology_of
 
 @triton.jit
 def _log_sigmoid(x):
-    return tl.minimum(x, 0.0) - tl.log(1.0 + tl.exp(-tl.abs(x)))
+    e = tl.exp(-tl.abs(x))
+    u = 1.0 + e  # its logarithm times e / (u − 1) makes good what this sum has rounded off
+    return tl.minimum(x, 0.0) - tl.where(u == 1.0, e, tl.log(u) * (e / tl.where(u == 1.0, 1.0, u - 1.0)))
 
 
 @triton.jit
@@ -105,4 +107,5 @@ def log_m(leaf_logits: Tensor, plain: Callable[[Tensor], Tensor]) -> Tensor:
     plain: the same in torch's operations, for second derivatives
     """
     flat = leaf_logits.reshape(-1, leaf_logits.shape[-1]).contiguous()
-    return cast(Tensor, _LogM.apply(flat, plain)).view(leaf_logits.shape)
+    with torch.cuda.device_of(flat):  # Triton launches on the current device, wherever the tensors are
+        return cast(Tensor, _LogM.apply(flat, plain)).view(leaf_logits.shape)

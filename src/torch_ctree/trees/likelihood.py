@@ -15,8 +15,12 @@ from torch_ctree.trees import paper
 from torch_ctree.trees.checks import check_lengths, check_log_weights, check_weight_values
 from torch_ctree.trees.compiling import outside_graphs
 from torch_ctree.trees.kernels import torch as torch_kernel
+from torch_ctree.trees.topology import topology_of
 
 Backend = Literal["auto", "paper", "torch", "numba", "triton"]
+
+DEEPEST_IN_TRITON = 14
+"""A program has all positions of a sentence in its registers."""
 
 
 class Kernel(Protocol):
@@ -66,18 +70,23 @@ def tree_log_likelihood(
     log_weights = torch_kernel.in_accumulation_dtype(log_weights)
     if backend == "paper":
         return paper.log_likelihood(log_weights, lengths)
-    completions = completion_log_probs(log_weights, lengths, kernel_for(log_weights.device, backend))
+    completions = completion_log_probs(log_weights, lengths, kernel_of(log_weights, backend))
     return completions.gather(1, lengths[:, None] - 1)[:, 0]
 
 
+def kernel_of(per_vertex: Tensor, backend: Backend = "auto") -> Kernel:
+    """The module in ``kernels`` that computes with a tensor (…, V)."""
+    return kernel_for(per_vertex.device, backend, topology_of(per_vertex).depth)
+
+
 @outside_graphs
-def kernel_for(device: torch.device, backend: Backend = "auto") -> Kernel:
-    """The module in ``kernels`` that computes on a device."""
+def kernel_for(device: torch.device, backend: Backend = "auto", depth: int = 0) -> Kernel:
+    """The module in ``kernels`` that computes on a device with trees of a depth."""
     if backend not in get_args(Backend) or backend == "paper":
         names = ", ".join(repr(name) for name in get_args(Backend))
         raise ValueError(f"backend: got {backend!r}; expected one of {names}")
     if backend == "auto":
-        backend = _fastest(device)
+        backend = _fastest(device, depth)
     if backend == "numba" and device.type != "cpu":
         raise ValueError(f"backend: got 'numba' with log_weights on {device}; expected tensors on the CPU, or 'torch'")
     if backend == "triton" and not triton_runs(device):
@@ -85,13 +94,15 @@ def kernel_for(device: torch.device, backend: Backend = "auto") -> Kernel:
             f"backend: got 'triton' with log_weights on {device}; expected tensors on a GPU that Triton supports "
             "and the package 'triton', or 'torch'"
         )
+    if backend == "triton" and depth > DEEPEST_IN_TRITON:
+        raise ValueError(f"backend: got 'triton' with depth {depth}; expected {DEEPEST_IN_TRITON} at most, or 'torch'")
     return cast(Kernel, importlib.import_module(f"torch_ctree.trees.kernels.{backend}"))
 
 
-def _fastest(device: torch.device) -> Backend:
+def _fastest(device: torch.device, depth: int) -> Backend:
     if device.type == "cpu":  # numba even where Triton's interpreter could run
         return "numba" if importlib.util.find_spec("numba") else "torch"
-    return "triton" if triton_runs(device) else "torch"
+    return "triton" if depth <= DEEPEST_IN_TRITON and triton_runs(device) else "torch"
 
 
 @outside_graphs

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_ctree.trees.checks import check_count, check_leaves
 from torch_ctree.trees.derivation import Derivation
 from torch_ctree.trees.kernels import torch as torch_kernel
-from torch_ctree.trees.likelihood import Kernel, kernel_for, tree_log_likelihood
+from torch_ctree.trees.likelihood import Kernel, kernel_of, tree_log_likelihood
 from torch_ctree.trees.search import best_trees, k_best_trees, trace
 from torch_ctree.trees.topology import topology_of
 
@@ -44,7 +44,7 @@ class TreePosterior:
 
     @property
     def _kernel(self) -> Kernel:
-        return kernel_for(self.log_weights.device)
+        return kernel_of(self.log_weights)
 
     def _grad_at_end(self) -> Tensor:
         """(B, N): one at each sentence's last token."""

@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid
 from torch_ctree.devices import in_kernels
 from torch_ctree.trees.checks import check_count, check_floats, check_leaves, check_no_nan, check_vertices
 from torch_ctree.trees.kernels.torch import in_accumulation_dtype
-from torch_ctree.trees.likelihood import completion_log_probs, kernel_for
+from torch_ctree.trees.likelihood import completion_log_probs, kernel_of
 from torch_ctree.trees.topology import leaves_from_mask, level, past_end, topology_of
 
 
@@ -151,7 +151,7 @@ class TreePrior(Distribution):
         log_m = self.log_m().flatten(end_dim=-2) if self.batch_shape else self.log_m()[None]  # (B, V)
         weights = log_m[:, None].expand(-1, max_length, -1)  # every token costs nothing
         lengths = torch.full(weights.shape[:1], max_length, device=weights.device)
-        completions = completion_log_probs(weights, lengths, kernel_for(weights.device))
+        completions = completion_log_probs(weights, lengths, kernel_of(weights))
         return completions.reshape(*self.batch_shape, max_length)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torch_ctree.trees.compiling import outside_graphs
 from torch_ctree.trees.kernels.torch import segment_max, topk
-from torch_ctree.trees.likelihood import Kernel, SearchKernel, kernel_for
+from torch_ctree.trees.likelihood import Kernel, SearchKernel, kernel_of
 from torch_ctree.trees.prior import reached
 from torch_ctree.trees.topology import leaves_from_mask, level, longest, topology_of
 
@@ -48,7 +48,7 @@ def best_derivations(
     No length is fixed, so a vertex's best derivations depend on its own subtree alone (the recursion π, Eq. 3, with
     maxima): one pass over the levels from the bottom up finds them, and one from the top down reads them off.
     """
-    if k == 1 and (searching := _searching(kernel or kernel_for(log_leaf.device))):
+    if k == 1 and (searching := _searching(kernel or kernel_of(log_leaf))):
         found = _found(*searching.best_derivation(log_leaf, log_split, token_scores[..., 0]), tokens[..., 0])
         return Found(*(part[None] for part in found))
     J = token_scores.shape[-1]
@@ -100,7 +100,7 @@ def best_derivation_within(leaf_scores: Tensor, tokens: Tensor, max_length: int,
     sentence: longer sentences multiply a prefix by factors of at most one, so none of them can win.
     """
     leaf_scores = leaf_scores.clamp_max(0)  # what rounding may have lifted above
-    if searching := _searching(kernel or kernel_for(leaf_scores.device)):
+    if searching := _searching(kernel or kernel_of(leaf_scores)):
         return _found(*searching.best_path_within(leaf_scores, max_length), tokens)
     tree = topology_of(leaf_scores)
     tensors = tree.on(leaf_scores.device)
@@ -131,7 +131,7 @@ def best_trees(log_weights: Tensor, lengths: Tensor, kernel: Kernel | None = Non
 
     kernel: by default the device's
     """
-    kernel = kernel or kernel_for(log_weights.device)
+    kernel = kernel or kernel_of(log_weights)
     if searching := _searching(kernel):
         return searching.best_paths(log_weights, lengths)
     return trace(kernel.alphas(log_weights, lengths, maximise=True), log_weights, lengths)

@@ -16,7 +16,8 @@ def _mixed(x: Tensor) -> Tensor:
 
 def keep(seed: Tensor, place: int, unit: Tensor, p: float) -> Tensor:
     """seed (1,), unit: numbers, of any shape → 0 or 1 / (1 − p)"""
-    low, high = (int(seed) + place * 0x9E3779B9) & WORD, (int(seed) >> 32) & WORD
+    low = _mixed(torch.tensor((int(seed) + place * 0x85EBCA77) & WORD))
+    high = (int(seed) >> 32) & WORD
     bits = _mixed(((unit.long() & WORD) * 0x9E3779B1 + low) & WORD) ^ high
     return torch.where(bits >= int(p * 4294967296.0), 1 / (1 - p), 0.0)
 

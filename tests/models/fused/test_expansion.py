@@ -93,6 +93,17 @@ def test_what_does_not_fit_goes_the_plain_way(width, positions):
     assert_same(outcome(decoder, encoding, 2, True), outcome(decoder, encoding, 2, False))
 
 
+@pytest.mark.parametrize("which", ["states", "leaf_logits"])
+def test_a_gradient_of_one_of_its_results(which):
+    decoder, encoding = a_decoder(), an_encoding(2, 3, 5, 16)
+    found = []
+    for on in (True, False):
+        with fused.switched(on):
+            result = getattr(decoder.expand(encoding, 3), which)
+        found.append(torch.autograd.grad(result.sin().sum(), [encoding.root, encoding.internal]))
+    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-3)
+
+
 def test_every_number_is_written(monkeypatch):
     decoder, encoding = a_decoder(), an_encoding(3, 4, 5, 16)
     plain = outcome(decoder, encoding, 3, False)

@@ -94,7 +94,7 @@ class CTree(Decoder):
         settings = expansion.Settings(depth, p, p_query, ask_norm.eps, norm.eps, wanted, dtype)
         sources = expansion.Sources(nodes.keys.transpose(1, 2), nodes.values, nodes.mask[:, 0])
         seed = chance.new_seed(state.device)
-        with fused.as_they_are():
+        with fused.at_home(state):
             states, leaf_logits, contexts = expansion.expand(state, context, sources, settings, weights, seed)
         if contexts is not None:  # the deepest vertices have none: they have no children
             deepest = self.attention(states[:, contexts.shape[1] :], nodes)

@@ -109,9 +109,10 @@ class OrderedMemory(SourceEncoder):
         p = cell.dropout.p if self.training else 0.0
         seed = chance.new_seed(x.device) if p else torch.empty(1, dtype=torch.int64, device=x.device)
         layers = [self.key[1], self.key[2], self.score[2], cell.from_node, cell.from_memory, cell.out, norm]
-        weights = ordered_memory.Weights(*(weight for layer in layers for weight in layer.parameters()))
+        both = ((layer.weight, layer.bias) for layer in layers)
+        weights = ordered_memory.Weights(*(tensor for pair in both for tensor in pair if tensor is not None))
         queries = self.query(x)
-        with fused.as_they_are():
+        with fused.at_home(x):
             return ordered_memory.candidates(x, queries.float(), weights, self.slots, p, norm.eps, seed)
 
     def attention(self, query: Tensor, candidates: Tensor, before: Tensor) -> Tensor:

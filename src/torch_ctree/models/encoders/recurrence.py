@@ -28,7 +28,7 @@ class Bidirectional(nn.Module):
             from torch_ctree.models.fused import recurrence  # noqa: PLC0415  (there may be no Triton)
 
             if recurrence.fits(self.forwards.hidden_size, x.shape[1]):
-                with fused.as_they_are():
+                with fused.at_home(x):
                     return recurrence.read(x, lengths, self.forwards, self.backwards)
         order = reversal(lengths, x.shape[1])
         ahead, _ = self.forwards(x)

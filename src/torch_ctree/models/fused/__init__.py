@@ -35,7 +35,7 @@ def switched(on: bool) -> Iterator[None]:
 def usable(x: Tensor) -> bool:
     """Whether a module may hand this tensor to these kernels: float32, on a GPU, and no one in between."""
     wanted = _wanted.get()
-    if wanted is False or x.dtype != torch.float32 or not (x.is_cuda or wanted):
+    if wanted is False or x.dtype != torch.float32 or not x.numel() or not (x.is_cuda or wanted):
         return False
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return False
@@ -55,7 +55,7 @@ def product_dtype(x: Tensor) -> torch.dtype:
 
 
 @contextmanager
-def as_they_are() -> Iterator[None]:
-    """Without autocast: these functions choose what to multiply themselves."""
-    with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):
+def at_home(x: Tensor) -> Iterator[None]:
+    """On the tensor's device, where Triton would not go by itself; without autocast, which does not know kernels."""
+    with torch.cuda.device_of(x), torch.autocast(x.device.type, enabled=False):
         yield

@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from torch_ctree.devices import dot_precision
 from torch_ctree.models.fused.chance import keep
+from torch_ctree.models.fused.functions import denormalised, normalised
 from torch_ctree.models.fused.sums import column_sums
 
 MOST_POSITIONS, MOST_UNITS = 128, 128
@@ -58,21 +59,6 @@ def block_of(positions: int) -> int:
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def normalised(x, eps, H: tl.constexpr):
-    """Rows (R, H) → less their mean, over their deviation; and one over the deviation (R,)."""
-    centred = x - (tl.sum(x, 1) / H)[:, None]
-    inverse = 1.0 / tl.sqrt(tl.sum(centred * centred, 1) / H + eps)
-    return centred * inverse[:, None], inverse
-
-
-@triton.jit
-def denormalised(grad, hat, inverse, H: tl.constexpr):
-    """The derivative of ``normalised``: of its result → of x."""
-    along = tl.sum(grad * hat, 1) / H
-    return (grad - (tl.sum(grad, 1) / H)[:, None] - hat * along[:, None]) * inverse[:, None]
 
 
 @triton.jit
@@ -141,8 +127,8 @@ def attend_backward(
     on. Then grad_values = weights_outᵀ · upstream_out, grad_keys = scores_outᵀ · query_out.
 
     sums (programs, B, 2H), of the gradients of gamma and beta; with LEAF (programs, B, 4H + 1), of those of the leaf's
-    weights too. With ADD they are added to what is there. With LEAF the context's gradient also comes from the logit of being a leaf;
-    contexts, what the forward pass found, stand where their gradient stands.
+    weights too. With ADD they are added to what is there. With LEAF the context's gradient also comes from the logit
+    of being a leaf; contexts, what the forward pass found, stand where their gradient stands.
     """
     b, block = tl.program_id(0), tl.program_id(1)
     q, h, p = block * BQ + tl.arange(0, BQ), tl.arange(0, H), tl.arange(0, BP)
@@ -218,6 +204,10 @@ class Sources(NamedTuple):
     keys: Tensor  # (B, P, H)
     values: Tensor  # (B, P, H)
     mask: Tensor  # (B, P)
+
+    def ready(self) -> Sources:
+        """As the kernels want them: float32 and contiguous."""
+        return Sources(self.keys.float().contiguous(), self.values.float().contiguous(), self.mask.contiguous())
 
 
 class Leaves(NamedTuple):
@@ -346,5 +336,5 @@ def attended(
     """
     return _Attended.apply(
         states.contiguous(), query.weight, query.bias, norm.weight, norm.bias,
-        *(tensor.contiguous() for tensor in sources), seed, norm.eps, p_query, p_out, dtype,
+        *sources.ready(), seed, norm.eps, p_query, p_out, dtype,
     )  # pyright: ignore[reportReturnType]  # fmt: skip

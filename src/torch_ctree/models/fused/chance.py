@@ -35,7 +35,7 @@ def keep(seed, place, unit, p: tl.constexpr):
     """
     if p == 0.0:
         return tl.full(unit.shape, 1.0, tl.float32)
-    low = (seed + tl.cast(place, tl.int64) * 0x9E3779B9).to(tl.uint32)
+    low = _mixed((seed + tl.cast(place, tl.int64) * 0x85EBCA77).to(tl.uint32))
     high = (seed >> 32).to(tl.uint32)
     bits = _mixed(unit.to(tl.uint32) * 0x9E3779B1 + low) ^ high
     return tl.where(bits >= tl.full((), p * 4294967296.0, tl.float64).to(tl.uint32), 1.0 / (1.0 - p), 0.0)

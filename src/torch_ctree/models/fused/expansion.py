@@ -25,12 +25,11 @@ from torch_ctree.models.fused.attention import (
     Sources,
     attend,
     attend_back,
-    denormalised,
     fits,
     leaf_logit,
-    normalised,
 )
 from torch_ctree.models.fused.chance import keep
+from torch_ctree.models.fused.functions import denormalised, normalised, tanh
 from torch_ctree.models.fused.sums import column_sums
 
 STATE, QUERY, LEAF = 1, 21, 41
@@ -59,17 +58,6 @@ def _enter(
     tl.store(leaf_out + row.to(tl.int64) * leaf_batch, logit, mask=row < rows)
 
 
-@triton.jit
-def _sigmoid(x):
-    return 1.0 / (1.0 + tl.exp(-x))
-
-
-@triton.jit
-def _tanh(x):
-    e = tl.exp(-2.0 * tl.abs(x))  # at most one
-    return tl.where(x >= 0, 1.0, -1.0) * (1.0 - e) / (1.0 + e)
-
-
 @triton.jit(do_not_specialize=["rows", "level", "place", "place_query"])
 def _children(
     made, cat, gamma, beta, states, query, next_cat, seed, rows, level, state_batch, place, place_query, eps,
@@ -87,9 +75,9 @@ def _children(
     scale, shift, number = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :], tl.load(seed)
     for side in tl.static_range(2):
         part = made + row[:, None] * (4 * H) + side * H + h[None, :]
-        gate = _sigmoid(tl.load(part, mask=there, other=0.0).to(tl.float32))
+        gate = tl.sigmoid(tl.load(part, mask=there, other=0.0).to(tl.float32))
         hat, _ = normalised(tl.load(part + 2 * H, mask=there, other=0.0).to(tl.float32), eps, H)
-        child = parent + gate * (_tanh(hat * scale + shift) - parent)
+        child = parent + gate * (tanh(hat * scale + shift) - parent)
         vertex = b.to(tl.int64) * state_batch + (2 * level - 1 + 2 * a + side) * H
         tl.store(states + vertex[:, None] + h[None, :], child, mask=there)
         below = 2 * row + side
@@ -148,9 +136,9 @@ def _children_backward(
     g_parent, g_gamma, g_beta = tl.zeros((ROWS, H), tl.float32), tl.zeros((H,), tl.float32), tl.zeros((H,), tl.float32)
     for side in tl.static_range(2):
         at = row[:, None] * (4 * H) + side * H + h[None, :]
-        gate = _sigmoid(tl.load(made + at, mask=there, other=0.0).to(tl.float32))
+        gate = tl.sigmoid(tl.load(made + at, mask=there, other=0.0).to(tl.float32))
         hat, inverse = normalised(tl.load(made + at + 2 * H, mask=there, other=0.0).to(tl.float32), eps, H)
-        candidate = _tanh(hat * scale + shift)
+        candidate = tanh(hat * scale + shift)
         grad = _state_gradient(
             grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, 2 * row + side, h, row < rows, 2 * level,
             state_batch, leaf_batch, place, place_query, place_leaf, P, P_QUERY, INNER, INNER, H,
@@ -303,12 +291,14 @@ class _Expansion(torch.autograd.Function):
     @once_differentiable
     @custom_bwd(device_type="cuda")
     def backward(
-        ctx: Any, grad_states: Tensor, grad_logits: Tensor, grad_contexts: Tensor | None
+        ctx: Any, grad_states: Tensor | None, grad_logits: Tensor | None, grad_contexts: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         root, context, keys, values, mask, seed, states, *rest = ctx.saved_tensors
         w, buffers = Weights(*rest[: len(Weights._fields)]), _Buffers(*rest[len(Weights._fields) :])
         (B, H), s, sources = root.shape, ctx.settings, Sources(keys, values, mask)
-        grad_states, grad_logits = grad_states.contiguous(), grad_logits.contiguous()
+        zero = states.new_zeros(())
+        of_states = (zero.expand(states.shape) if grad_states is None else grad_states).contiguous()
+        of_logits = (zero.expand(states.shape[:2]) if grad_logits is None else grad_logits).contiguous()
         grads = _Buffers(*(torch.empty_like(buffer) for buffer in buffers))
         m = w.multiplied(s.dtype)
         programs = [triton.cdiv(B << d, ROWS) for d in range(s.depth)]
@@ -320,9 +310,9 @@ class _Expansion(torch.autograd.Function):
             here, there, inner = buffers.level(d, B), grads.level(d, B), d + 1 < s.depth
             below, of_parent = grads.level(d + 1, B) if inner else there, root.new_empty(len(here.cat), H)
             _children_backward[(programs[d],)](
-                here.made, here.cat, w.norm, w.norm_bias, grad_states, below.dropped, below.cat, of_gated, w.leaf,
-                grad_logits, seed, there.made, of_parent, sums_of[d], len(here.cat), 1 << d, states.stride(0),
-                grad_logits.stride(0), STATE + d + 1, QUERY + d + 1, LEAF + d + 1, s.eps,
+                here.made, here.cat, w.norm, w.norm_bias, of_states, below.dropped, below.cat, of_gated, w.leaf,
+                of_logits, seed, there.made, of_parent, sums_of[d], len(here.cat), 1 << d, states.stride(0),
+                of_logits.stride(0), STATE + d + 1, QUERY + d + 1, LEAF + d + 1, s.eps,
                 P=s.p, P_QUERY=s.p_query, INNER=inner, H=H, ROWS=ROWS,
             )  # fmt: skip
             of_gated = of_parent
@@ -335,14 +325,14 @@ class _Expansion(torch.autograd.Function):
                 norm = Normalisation(w.query_norm, w.query_norm_bias, s.query_eps)
                 attend_back(
                     here.queries, norm, sources, there.cat[:, H:], here.cat[:, H:], seed, left, there.queries,
-                    (1 << d) - 2, inner, leaves=_leaves(states, grad_logits, w, s, d),
+                    (1 << d) - 2, inner, leaves=_leaves(states, of_logits, w, s, d),
                 )  # fmt: skip
                 torch.mm(there.queries, m.query, out=there.dropped)
         of_root, of_context = torch.empty_like(root), torch.empty_like(context)
         of_leaf = root.new_empty(triton.cdiv(B, ROWS), 2 * H + 1)
         _leave[(triton.cdiv(B, ROWS),)](
-            root, context, grad_states, grads.cat, of_gated, w.leaf, grad_logits, seed, of_root, of_context, of_leaf,
-            B, states.stride(0), grad_logits.stride(0), P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS,
+            root, context, of_states, grads.cat, of_gated, w.leaf, of_logits, seed, of_root, of_context, of_leaf,
+            B, states.stride(0), of_logits.stride(0), P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS,
         )  # fmt: skip
         asked = left if s.depth > 1 else None  # a tree of one level asks nothing of the source
         of_sources = left.of_sources(keys.shape[1]) if asked else (None, None)
@@ -379,7 +369,7 @@ def expand(
     Contexts (B, V // 2, H) only where the settings ask for them.
     """
     states, logits, contexts = _Expansion.apply(
-        root.contiguous(), context.contiguous(), *(tensor.contiguous() for tensor in sources), seed, settings, *weights
+        root.contiguous(), context.contiguous(), *sources.ready(), seed, settings, *weights
     )  # pyright: ignore[reportGeneralTypeIssues]
     if not settings.contexts:
         return states, logits, None

@@ -23,6 +23,7 @@ from torch.amp.autocast_mode import custom_bwd, custom_fwd
 from torch.autograd.function import once_differentiable
 
 from torch_ctree.devices import dot_precision
+from torch_ctree.models.fused.functions import tanh
 from torch_ctree.models.fused.sums import column_sums
 
 ROWS = 16
@@ -40,11 +41,6 @@ GATES, KEPT = tl.constexpr(3), tl.constexpr(4)
 def _times(weight, rows, PRECISION: tl.constexpr):
     """weight (out, in), rows (R, in) → (out, R). Rows are few: this way round, a matrix unit does more at a time."""
     return tl.dot(weight, tl.trans(rows), input_precision=PRECISION)
-
-
-@triton.jit
-def _tanh(x):
-    return 2.0 * tl.sigmoid(2.0 * x) - 1.0
 
 
 @triton.jit
@@ -96,7 +92,7 @@ def _read(
         then = _token(row, tl.minimum(turn + 1, turns - 1), direction, sizes, turns)[:, None]
         next_r, next_z, next_n = _three(x, then * (2 * GATES * H) + column, there[:, None], H)
         r, z = tl.sigmoid(x_r + s_r), tl.sigmoid(x_z + s_z)
-        n = _tanh(x_n + r * s_n)
+        n = tanh(x_n + r * s_n)
         state = n + z * (state - n)
         tl.store(states + token * (2 * H) + column, state, mask=there[:, None])
         if KEEP:

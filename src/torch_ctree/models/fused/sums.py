@@ -18,9 +18,11 @@ def _sum(x, out, rows, columns, part, ROWS: tl.constexpr, COLUMNS: tl.constexpr)
     """x (rows, columns) → out (parts, columns): a program sums the rows of one part, some columns of them."""
     c, n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.program_id(1)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for first in range(n * part, tl.minimum((n + 1) * part, rows), ROWS):
+    x += (n * part).to(tl.int64) * columns
+    left = tl.minimum(rows - n * part, part)
+    for first in range(0, left, ROWS):
         r = first + tl.arange(0, ROWS)
-        there = (r < tl.minimum((n + 1) * part, rows))[:, None] & (c < columns)[None, :]
+        there = (r < left)[:, None] & (c < columns)[None, :]
         total += tl.load(x + r[:, None] * columns + c[None, :], mask=there, other=0.0).to(tl.float32)
     tl.store(out + n * columns + c, tl.sum(total, 0), mask=c < columns)
 

@@ -122,7 +122,7 @@ def _pairs(depth: int) -> int:
     return 1 << max(0, depth - 1)
 
 
-def _warps(depth: int, batch: int) -> int:
+def _warps(depth: int) -> int:
     """How many warps work on a sentence: no more than there are lanes for."""
     return max(1, min(16, _pairs(depth) // 32))
 
@@ -139,7 +139,7 @@ def _launch(kernel: triton.JITFunction, per_vertex: Tensor, *args: Tensor | int,
             D=depth,
             H=_pairs(depth),
             K=triton.next_power_of_2(max(1, depth)),
-            num_warps=_warps(depth, B),
+            num_warps=_warps(depth),
             **constants,
         )
 
