@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from torch_ctree.models import fused
 from torch_ctree.models.activation import Activation
 from torch_ctree.models.attention import Attention
 from torch_ctree.models.configuration import ModelConfig
@@ -79,8 +80,9 @@ class LexicalAttention(Output):
 
     def forward(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Scores:
         """states (B, Q, H) → Scores"""
-        values = self.source_activation(self.source(encoding.tokens))
-        memory = self.attention.memory(encoding.leaves, values, encoding.mask)
+        with fused.small(encoding.leaves):
+            values = self.source_activation(self.source(encoding.tokens))
+            memory = self.attention.memory(encoding.leaves, values, encoding.mask)
         return Scores(self.attention(states, memory, self.dropout), self.words_activation(self.words), None)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from torch_ctree.data import Batch, Encoder, Side, Vocabulary
 from torch_ctree.data.vocabulary import several
-from torch_ctree.models import pretrained
+from torch_ctree.models import fused, pretrained
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.decoders import DECODERS, CTree, Decoded, Decoder
 from torch_ctree.models.encoders import ENCODERS, Encoding, SourceEncoder
@@ -56,7 +56,8 @@ class Seq2Seq(nn.Module):
 
     def encode(self, batch: Batch) -> Encoding:
         """The sources, as the decoder sees them."""
-        return self.encoder(batch.source, batch.source_lengths)
+        with fused.small(next(self.encoder.parameters())):
+            return self.encoder(batch.source, batch.source_lengths)
 
     def score(self, batch: Batch, depth: int | None = None) -> Tensor:
         """log p(target | source), (B,); for a tree decoder the sum over all trees of the target."""

@@ -194,8 +194,8 @@ def test_under_autocast(output):
     with torch.autocast(DEVICE.type, torch.bfloat16):
         rounded, fast = outcome(decoder, encoding, 3, False), outcome(decoder, encoding, 3, True)
     assert rounded.keys() == fast.keys() == exact.keys()
+    assert fast["leaf logits"].dtype == torch.float32
     for name, tensor in exact.items():
-        assert fast[name].dtype == rounded[name].dtype
         errors = [(found[name].float() - tensor).norm() for found in (rounded, fast)]
         assert errors[1] <= 2 * errors[0] + 1e-2 * tensor.norm(), name  # no worse than torch's own
         assert errors[1] > 0 or not tensor.any()

@@ -58,8 +58,9 @@ class CTree(Decoder):
 
     def expand(self, encoding: Encoding, depth: int) -> Expansion:
         """Grow the complete tree from the source's root."""
-        nodes = self.attention.over(encoding, self.context)
-        state = self.activation(self.root(encoding.root))[:, None]  # (B, 1, H)
+        with fused.small(encoding.root):
+            nodes = self.attention.over(encoding, self.context)
+            state = self.activation(self.root(encoding.root))[:, None]  # (B, 1, H)
         context = encoding.root[:, None]
         if fused.usable(state):
             from torch_ctree.models.fused import expansion  # noqa: PLC0415  (there may be no Triton)

@@ -10,7 +10,7 @@ Dropout draws its masks from a seed on the device (``chance``), which comes from
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 
@@ -52,6 +52,11 @@ def product_dtype(x: Tensor) -> torch.dtype:
     """What large products multiply: float32, unless autocast has another."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
+
+
+def small(x: Tensor) -> AbstractContextManager[None]:
+    """For products that are small beside those in kernels: there, autocast would cost more than it saves."""
+    return at_home(x) if usable(x) else nullcontext()
 
 
 @contextmanager
