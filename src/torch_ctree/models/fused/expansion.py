@@ -58,10 +58,24 @@ def _enter(
     tl.store(leaf_out + row.to(tl.int64) * leaf_batch, logit, mask=row < rows)
 
 
+@triton.jit
+def _parent(
+    cat, states, seed, row, h, there, level, state_batch, place,
+    P: tl.constexpr, EXACT: tl.constexpr, H: tl.constexpr,
+):  # fmt: skip
+    """dropout(state) (R, H): from cat, or, where that is not exact, as it was made."""
+    if EXACT:
+        return tl.load(cat + row[:, None] * (2 * H) + h[None, :], mask=there, other=0.0)
+    vertex = (row // level).to(tl.int64) * state_batch + (level - 1 + row % level) * H
+    state = tl.load(states + vertex[:, None] + h[None, :], mask=there, other=0.0)
+    return state * keep(seed, place, row[:, None] * H + h[None, :], P)
+
+
 @triton.jit(do_not_specialize=["rows", "level", "place", "place_query"])
 def _children(
     made, cat, gamma, beta, states, query, next_cat, seed, rows, level, state_batch, place, place_query, eps,
-    P: tl.constexpr, P_QUERY: tl.constexpr, INNER: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr,
+    P: tl.constexpr, P_QUERY: tl.constexpr, INNER: tl.constexpr, EXACT: tl.constexpr, H: tl.constexpr,
+    ROWS: tl.constexpr,
 ):  # fmt: skip
     """made (rows, 4H), two gates and two candidates → the children's states, (b, vertex, H) state_batch apart.
 
@@ -69,10 +83,10 @@ def _children(
     level: how many vertices it has, a power of two
     """
     row, h = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, H)
-    there = (row < rows)[:, None]
+    there, number = (row < rows)[:, None], tl.load(seed)
     b, a = row // level, row % level
-    parent = tl.load(cat + row[:, None] * (2 * H) + h[None, :], mask=there, other=0.0).to(tl.float32)
-    scale, shift, number = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :], tl.load(seed)
+    parent = _parent(cat, states, number, row, h, there, level, state_batch, place - 1, P, EXACT, H)
+    scale, shift = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :]
     for side in tl.static_range(2):
         part = made + row[:, None] * (4 * H) + side * H + h[None, :]
         gate = tl.sigmoid(tl.load(part, mask=there, other=0.0).to(tl.float32))
@@ -119,9 +133,10 @@ def _state_gradient(
 
 @triton.jit(do_not_specialize=["rows", "level", "place", "place_query", "place_leaf"])
 def _children_backward(
-    made, cat, gamma, beta, grad_states, of_query, of_cat, of_gated, leaf, of_leaf, seed,
+    made, cat, states, gamma, beta, grad_states, of_query, of_cat, of_gated, leaf, of_leaf, seed,
     of_made, of_parent, sums, rows, level, state_batch, leaf_batch, place, place_query, place_leaf, eps,
-    P: tl.constexpr, P_QUERY: tl.constexpr, INNER: tl.constexpr, H: tl.constexpr, ROWS: tl.constexpr,
+    P: tl.constexpr, P_QUERY: tl.constexpr, INNER: tl.constexpr, EXACT: tl.constexpr, H: tl.constexpr,
+    ROWS: tl.constexpr,
 ):  # fmt: skip
     """The derivative of ``_children``: → of_made (rows, 4H), of_parent (rows, H).
 
@@ -130,9 +145,9 @@ def _children_backward(
     of_query, of_cat, of_gated are those of the children's level, whose numbers for dropout the places are.
     """
     row, h = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, H)
-    there = (row < rows)[:, None]
-    parent = tl.load(cat + row[:, None] * (2 * H) + h[None, :], mask=there, other=0.0).to(tl.float32)
-    scale, shift, number = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :], tl.load(seed)
+    there, number = (row < rows)[:, None], tl.load(seed)
+    parent = _parent(cat, states, number, row, h, there, level, state_batch, place - 1, P, EXACT, H)
+    scale, shift = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :]
     g_parent, g_gamma, g_beta = tl.zeros((ROWS, H), tl.float32), tl.zeros((H,), tl.float32), tl.zeros((H,), tl.float32)
     for side in tl.static_range(2):
         at = row[:, None] * (4 * H) + side * H + h[None, :]
@@ -280,7 +295,7 @@ class _Expansion(torch.autograd.Function):
             _children[(triton.cdiv(len(here.cat), ROWS),)](
                 here.made, here.cat, w.norm, w.norm_bias, states, below.dropped, below.cat, seed,
                 len(here.cat), 1 << d, states.stride(0), STATE + d + 1, QUERY + d + 1, s.eps,
-                P=s.p, P_QUERY=s.p_query, INNER=inner, H=H, ROWS=ROWS,
+                P=s.p, P_QUERY=s.p_query, INNER=inner, EXACT=s.dtype == torch.float32, H=H, ROWS=ROWS,
             )  # fmt: skip
         ctx.save_for_backward(root, context, keys, values, mask, seed, states, *weights, *buffers)
         ctx.settings = settings
@@ -310,10 +325,10 @@ class _Expansion(torch.autograd.Function):
             here, there, inner = buffers.level(d, B), grads.level(d, B), d + 1 < s.depth
             below, of_parent = grads.level(d + 1, B) if inner else there, root.new_empty(len(here.cat), H)
             _children_backward[(programs[d],)](
-                here.made, here.cat, w.norm, w.norm_bias, of_states, below.dropped, below.cat, of_gated, w.leaf,
+                here.made, here.cat, states, w.norm, w.norm_bias, of_states, below.dropped, below.cat, of_gated, w.leaf,
                 of_logits, seed, there.made, of_parent, sums_of[d], len(here.cat), 1 << d, states.stride(0),
                 of_logits.stride(0), STATE + d + 1, QUERY + d + 1, LEAF + d + 1, s.eps,
-                P=s.p, P_QUERY=s.p_query, INNER=inner, H=H, ROWS=ROWS,
+                P=s.p, P_QUERY=s.p_query, INNER=inner, EXACT=s.dtype == torch.float32, H=H, ROWS=ROWS,
             )  # fmt: skip
             of_gated = of_parent
             torch.mm(there.made, m.second, out=there.hidden)
