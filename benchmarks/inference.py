@@ -25,8 +25,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from torch_ctree import LatentTree, tree_log_likelihood
+from torch_ctree import tree_log_likelihood
 from torch_ctree.benchmarking.circumstances import circumstances
+from torch_ctree.benchmarking.inference import of_a_few_dozen_tokens
+from torch_ctree.benchmarking.timing import quantiles
 from torch_ctree.data.disk import write
 from torch_ctree.trees import paper
 from torch_ctree.trees.likelihood import Backend
@@ -73,16 +75,6 @@ def take_turns(works: dict[str, Callable[[], object]], device: torch.device, bud
     return times
 
 
-def summary(times: list[float]) -> dict[str, Any]:
-    cuts = statistics.quantiles(times, n=10)
-    return {
-        "median_ms": 1e3 * statistics.median(times),
-        "p10_ms": 1e3 * cuts[0],
-        "p90_ms": 1e3 * cuts[-1],
-        "repeats": len(times),
-    }
-
-
 def likelihood_works(
     depth: int, tokens: int, batch: int, device: torch.device
 ) -> dict[str, dict[str, Callable[[], object]]]:
@@ -111,7 +103,7 @@ def time_likelihood(device: torch.device, depths: tuple[int, ...], budget: float
     settings = list(itertools.product(depths, TOKENS, BATCHES))
     for depth, tokens, batch in track(settings, "likelihood", console=Console(stderr=True)):
         for mode, works in likelihood_works(depth, tokens, batch, device).items():
-            results = {name: summary(times) for name, times in take_turns(works, device, budget).items()}
+            results = {name: quantiles(times) for name, times in take_turns(works, device, budget).items()}
             for name, result in results.items():
                 ratio = results["paper"]["median_ms"] / result["median_ms"]
                 row = {"depth": depth, "tokens": tokens, "batch": batch, "mode": mode, "backend": name}
@@ -121,12 +113,7 @@ def time_likelihood(device: torch.device, depths: tuple[int, ...], budget: float
 
 def time_decoding(device: torch.device, sentences: int = 1000, depth: int = 8) -> dict[str, Any]:
     """Batched argmax of many sentences against the paper's DecodeJoint, one sentence after the other."""
-    torch.manual_seed(SEED)
-    vertices = (2 << depth) - 1
-    # Splits near the root, stops further down, and is sure of its words: the best sentences have a few dozen tokens.
-    levels = torch.arange(1, vertices + 1, dtype=torch.float64).log2().floor()
-    leaf_logits = (6 * (levels - 4.5) + 3 * torch.randn(sentences, vertices)).float().to(device)
-    dist = LatentTree(leaf_logits, 12 * torch.randn(sentences, vertices, 10).to(device))
+    dist = of_a_few_dozen_tokens(sentences, depth, device)
     scores = (dist.prior.log_m() + dist.emission.topk(1)[0][..., 0]).cpu()
 
     batched: dict[str, Callable[[], object]] = {"argmax": dist.argmax, "argmax within 24": lambda: dist.argmax(24)}
@@ -137,7 +124,7 @@ def time_decoding(device: torch.device, sentences: int = 1000, depth: int = 8) -
     found = dist.argmax()
     exact = torch.tensor([score for _, score in decoded], device=device)
     torch.testing.assert_close(found.log_prob, exact)
-    results = {name: summary(values) for name, values in times.items()}
+    results = {name: quantiles(values) for name, values in times.items()}
     for result in results.values():
         result["times_faster_than_paper"] = 1e3 * one_by_one / result["median_ms"]
     lengths = found.lengths.float()

@@ -30,15 +30,18 @@ def likelihood(depth: int, tokens: int, batch: int, device: torch.device) -> dic
     return found | {"value": found["median_ms"], "floor_ms": 1e3 * floor, "called_ms": timed(work, device)["median_ms"]}
 
 
-def argmax(sentences: int, depth: int, max_length: int, device: torch.device) -> dict[str, Any]:
-    """The exact best (sentence, tree) pairs, of a few dozen tokens."""
+def of_a_few_dozen_tokens(sentences: int, depth: int, device: torch.device) -> LatentTree:
+    """Splits near the root, stops further down, and is sure of its words: that is how long its best sentences are."""
     torch.manual_seed(SEED)
     vertices = (2 << depth) - 1
-    # Splits near the root, stops further down, and is sure of its words: the best sentences have a few dozen tokens.
     levels = torch.arange(1, vertices + 1, dtype=torch.float64).log2().floor()
     leaf_logits = (6 * (levels - 4.5) + 3 * torch.randn(sentences, vertices)).float().to(device)
-    emission = 12 * torch.randn(sentences, vertices, 10, device=device)
-    dist = LatentTree(leaf_logits, emission, validate_args=False)
+    return LatentTree(leaf_logits, 12 * torch.randn(sentences, vertices, 10).to(device), validate_args=False)
+
+
+def argmax(sentences: int, depth: int, max_length: int, device: torch.device) -> dict[str, Any]:
+    """The exact best (sentence, tree) pairs, of a few dozen tokens."""
+    dist = of_a_few_dozen_tokens(sentences, depth, device)
     found = timed(lambda: dist.argmax(max_length), device)
     lengths = dist.argmax(max_length).lengths
     binding = timed(lambda: dist.argmax(max_length // 2), device)["median_ms"]
