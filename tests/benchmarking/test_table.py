@@ -8,7 +8,7 @@ import torch
 
 from torch_ctree.benchmarking import inference, timing, training
 from torch_ctree.benchmarking.circumstances import circumstances, command
-from torch_ctree.benchmarking.table import FIGURES, Figure, Setting, chosen, measured, shown
+from torch_ctree.benchmarking.table import FIGURES, Figure, Setting, by_split, chosen, markdown, measured, shown
 from torch_ctree.data import Encoded, Pairs, Vocabulary
 from torch_ctree.models import ModelConfig, Seq2Seq
 
@@ -89,3 +89,16 @@ def test_how_it_was_measured(monkeypatch):
     assert told["commit"] == "abc"
     assert told["versions"]["torch"] == torch.__version__
     assert json.dumps(told)
+
+
+def test_a_row_with_a_run_that_failed():
+    runs = [
+        {"preset": "scan-jump", "seed": 0, "test_exact_match": 0.5},
+        {"preset": "scan-jump", "seed": 1, "error": "the process died"},
+        {"preset": "scan-length", "seed": 0, "error": "the process died"},
+    ]
+    row = {"value": 3.25, "at_once": 2, "runs": runs}
+    assert by_split(row) == [("scan-jump", "50.0", "50.0 failed"), ("scan-length", "–", "failed")]
+    told = markdown(circumstances(CPU, "abc") | {"figures": [], "row": row})
+    assert "3 runs, 2 at a time, trained and tested in 3.2 minutes" in told
+    assert "| scan-jump | 50.0 | 50.0 failed |" in told

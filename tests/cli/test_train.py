@@ -12,7 +12,8 @@ from torch_ctree.cli import train as command
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training import TrainConfig, running
 from torch_ctree.training.configuration import SECTIONS
-from torch_ctree.training.together import Outcome, Run
+from torch_ctree.training.pool import Outcome
+from torch_ctree.training.together import Run
 
 from .conftest import TINY
 

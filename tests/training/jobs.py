@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torch_ctree.training import TrainingError, together
+from torch_ctree.training import TrainingError, pool
 
 
 def work(job: Any, tell: Callable[[str], None]) -> Any:
@@ -44,5 +44,23 @@ def wait_for(place: Path, tell: Callable[[str], None]) -> None:
 
 def parent(folder: Path) -> None:
     """Runs in a process of its own."""
-    together.ENDINGS = tuple((how, seconds and 2.0) for how, seconds in together.ENDINGS)
-    together.run_together(wait_for, [folder / "deaf", folder / "attentive", folder / "late"], 2)
+    pool.ENDINGS = tuple((how, seconds and 2.0) for how, seconds in pool.ENDINGS)
+    pool.run_together(wait_for, [folder / "deaf", folder / "attentive", folder / "late"], 2)
+
+
+# --- for those who watch them -----------------------------------------------------------------------------------------
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + 300
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True

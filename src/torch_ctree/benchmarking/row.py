@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +13,8 @@ from torch_ctree.benchmarking.training import count_right, settings
 from torch_ctree.data import Encoded
 from torch_ctree.devices import in_tf32
 from torch_ctree.models import Seq2Seq
+from torch_ctree.training.pool import Outcome, Tell, Watcher, run_together
 from torch_ctree.training.sharing import shared_gpu
-from torch_ctree.training.together import Outcome, Tell, Watcher, run_together
 
 PRESETS = ("scan-simple", "scan-jump", "scan-turn-left", "scan-length")
 
@@ -27,7 +26,6 @@ class Entry(NamedTuple):
     seed: int
     folder: str
     root: str | None
-    max_epochs: int | None
 
 
 def _train_and_test(entry: Entry, tell: Tell) -> dict[str, Any]:
@@ -36,8 +34,6 @@ def _train_and_test(entry: Entry, tell: Tell) -> dict[str, Any]:
     from torch_ctree.training.running import train  # noqa: PLC0415  (Lightning takes seconds to import)
 
     config = settings(entry.seed, entry.root, entry.preset)
-    if entry.max_epochs is not None:
-        config = replace(config, optimisation=replace(config.optimisation, max_epochs=entry.max_epochs))
     folder = Path(entry.folder) / f"{entry.preset}-{entry.seed}"
     start = time.perf_counter()
     best = train(config, folder, console=Console(quiet=True)).best
@@ -75,13 +71,10 @@ class _Say(Watcher):
         self.tell(f"{time.perf_counter() - self.began:5.0f} s  {entry.preset} {entry.seed}: {said}")
 
 
-def row(
-    presets: Sequence[str], seeds: int, at_once: int, folder: Path, root: str | None, tell: Tell,
-    max_epochs: int | None = None,
-) -> dict[str, Any]:  # fmt: skip
+def row(presets: Sequence[str], seeds: int, at_once: int, folder: Path, root: str | None, tell: Tell) -> dict[str, Any]:
     """All runs → their results, and the minutes from the first import to the last test."""
     start = time.perf_counter()
-    entries = [Entry(name, seed, str(folder), root, max_epochs) for name in presets for seed in range(seeds)]
+    entries = [Entry(name, seed, str(folder), root) for name in presets for seed in range(seeds)]
     with shared_gpu(tell) as variables:
         outcomes = run_together(_train_and_test, entries, at_once, variables, _Say(tell))
     minutes = (time.perf_counter() - start) / 60

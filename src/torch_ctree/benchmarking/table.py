@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from torch_ctree.benchmarking import inference, training
-from torch_ctree.training.together import Tell
+from torch_ctree.data.errors import in_one_line
+from torch_ctree.training.pool import Tell
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def measured(figure: Figure, setting: Setting) -> dict[str, Any]:
     try:
         return known | figure.measure(setting)
     except (RuntimeError, OSError) as error:
-        return known | {"error": " ".join(str(error).split())[:300]}
+        return known | {"error": in_one_line(error)}
     finally:
         if setting.device.type == "cuda":
             torch.cuda.empty_cache()

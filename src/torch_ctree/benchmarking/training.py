@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
 from dataclasses import replace
@@ -15,9 +16,10 @@ from torch_ctree.data import Batches, Encoded
 from torch_ctree.devices import in_tf32
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training import TrainConfig, build, merged, preset, read
+from torch_ctree.training.graphs import Optimiser, Steps, adam, settle
+from torch_ctree.training.pool import Tell, run_together
 from torch_ctree.training.preparation import Prepared, prepare
 from torch_ctree.training.sharing import shared_gpu
-from torch_ctree.training.together import Tell, run_together
 
 PRESET = "scan-simple"
 STEPS = 100
@@ -44,16 +46,12 @@ class _Going:
     """The steps of a run, warmed up; as many as are asked for."""
 
     def __init__(self, config: TrainConfig, device: torch.device) -> None:
-        from torch_ctree.training.graphs import Optimiser, Steps  # noqa: PLC0415
-
         prepared, model = prepared_run(config, device)
-        o, on_gpu = config.optimisation, device.type == "cuda"
-        optimiser = Optimiser(
-            model.parameters(), torch.tensor(o.lr, device=device), (o.beta1, o.beta2), o.eps,
-            weight_decay=o.weight_decay, capturable=on_gpu, fused=on_gpu or None,
-        )  # fmt: skip
-        batches = Batches(prepared.train, batch_size=o.batch_size, seed=config.seed)
-        self.steps = Steps(model.train(), optimiser, batches, o.gradient_norm)
+        optimiser = adam(model, config.optimisation, fast=True)
+        settle(optimiser, device)
+        assert isinstance(optimiser, Optimiser)
+        batches = Batches(prepared.train, batch_size=config.optimisation.batch_size, seed=config.seed)
+        self.steps = Steps(model.train(), optimiser, batches, config.optimisation.gradient_norm)
         self.epoch, self.at = 0, 0
         self.device, self.mixed = device, config.trainer.precision == "bf16-mixed"
         self.steps.begin(0, 0)
@@ -115,37 +113,29 @@ def profile(device: torch.device, root: str | None) -> dict[str, Any]:
 
 def lightning(device: torch.device, root: str | None) -> dict[str, Any]:
     """An epoch of ``ctree train``, with Lightning around the steps, beside the same steps in a bare loop."""
+    import lightning.pytorch as pl  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
 
-    from torch_ctree.training.module import Training  # noqa: PLC0415
     from torch_ctree.training.running import train  # noqa: PLC0415
 
-    times: list[tuple[float, int]] = []
+    times: list[float] = []
 
-    class Clock(Training):
+    class Clock(pl.Callback):
         """Takes the time of the steps of each epoch."""
 
-        def on_train_epoch_start(self) -> None:
-            super().on_train_epoch_start()
+        def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
             wait(device)
             self.began = time.perf_counter()
 
-        def on_validation_epoch_start(self) -> None:
+        def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
             wait(device)
-            times.append((time.perf_counter() - self.began, len(self.batches.epoch(self.current_epoch))))
-            super().on_validation_epoch_start()
+            times.append((time.perf_counter() - self.began) / trainer.num_training_batches)
 
-    from torch_ctree.training import running  # noqa: PLC0415
-
-    original, running.Training = running.Training, Clock
     config = settings(0, root)
     config = replace(config, optimisation=replace(config.optimisation, max_epochs=4))
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            train(config, Path(folder) / "run", console=Console(quiet=True))
-    finally:
-        running.Training = original
-    with_it = sorted(seconds / steps for seconds, steps in times[1:])[1]
+    with tempfile.TemporaryDirectory() as folder:
+        train(config, Path(folder) / "run", console=Console(quiet=True), callbacks=[Clock()])
+    with_it = statistics.median(times[1:])  # the first one warms up
     alone = step(device, root)["value"]
     return {"value": 1e3 * with_it, "bare_ms": alone, "added_share": 1e3 * with_it / alone - 1}
 

@@ -35,6 +35,7 @@ def bench(
     commit: what to record as the commit, where the sources are not a git checkout
     """
     from torch_ctree.benchmarking.circumstances import circumstances  # noqa: PLC0415
+    from torch_ctree.benchmarking.inference import SEED  # noqa: PLC0415
     from torch_ctree.benchmarking.row import PRESETS  # noqa: PLC0415
     from torch_ctree.benchmarking.row import row as whole_row  # noqa: PLC0415
     from torch_ctree.benchmarking.table import Setting, chosen, markdown, measured  # noqa: PLC0415
@@ -47,7 +48,7 @@ def bench(
     except ValueError as error:
         raise TrainingError(str(error)) from error
     setting = Setting(device, root, seeds, lambda line: say(terminal, line))
-    results: dict[str, Any] = circumstances(device, commit) | {"figures": []}
+    results: dict[str, Any] = circumstances(device, commit) | {"seed": SEED, "figures": []}
 
     def keep() -> None:
         if json is not None:

@@ -18,9 +18,10 @@ from torch_ctree.cli.console import console, say
 from torch_ctree.data.errors import check_whole, count, place, shown, told
 from torch_ctree.training import TrainConfig, TrainingError
 from torch_ctree.training.configuration import CONFIG, SECTIONS, parsed
+from torch_ctree.training.pool import Outcome
 from torch_ctree.training.preparation import prepare
 from torch_ctree.training.presets import about
-from torch_ctree.training.together import Best, Outcome, Run, default_at_once, train_together
+from torch_ctree.training.together import Best, Run, default_at_once, train_together
 
 RUNS = Path("runs")
 MOST_SEEDS = 1000

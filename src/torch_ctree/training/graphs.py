@@ -19,13 +19,13 @@ from torch_ctree.data import Batch, Batches, Encoded, Epoch
 from torch_ctree.data.errors import in_one_line
 from torch_ctree.data.pairs import Integers
 from torch_ctree.models import Seq2Seq
+from torch_ctree.training.configuration import OptimisationConfig
 from torch_ctree.training.errors import TrainingError
 
 MOST_SHAPES = 32
 """A graph for each of so many shapes of batches; batches of other shapes go step by step."""
-
-
 TOTALS = ("loss", "pairs")
+"""What is summed up over the pairs of an epoch."""
 
 
 class Shape(NamedTuple):
@@ -73,7 +73,7 @@ class Pairs:
         """The order of an epoch of which some batches are done already."""
         filled = zip(groups, (shape.pairs for shape in shapes), strict=True)
         order = np.concatenate([np.pad(rows, (0, size - len(rows)), constant_values=-1) for rows, size in filled])
-        if len(order) > len(self.order):  # graphs know the place of the old one
+        if len(order) > len(self.order):
             self.order = torch.empty(2 * len(order), dtype=torch.long, device=self.order.device)
         self.order[: len(order)].copy_(torch.from_numpy(order))
         self.next.fill_(sum(shape.pairs for shape in shapes[:done]))
@@ -103,6 +103,28 @@ class Optimiser(torch.optim.AdamW):
     def update(self) -> None:
         """The optimiser's own part."""
         super().step()
+
+
+def adam(model: nn.Module, config: OptimisationConfig, fast: bool) -> torch.optim.AdamW:
+    """Adam, with decoupled weight decay; ``settle`` it once it is where it computes."""
+    kind = Optimiser if fast else torch.optim.AdamW
+    betas = config.beta1, config.beta2
+    return kind(model.parameters(), config.lr, betas, config.eps, weight_decay=config.weight_decay)
+
+
+def settle(optimiser: torch.optim.Optimizer, device: torch.device) -> None:
+    """Let it compute on a device, wherever its state comes from: of a graph's, the learning rate is a tensor there.
+
+    The rate itself stays a number in its groups: in float32 it would be another one.
+    """
+    fast = isinstance(optimiser, Optimiser)
+    for group in optimiser.param_groups:
+        group["rate"] = rate = float(group.get("rate", group["lr"]))
+        group["lr"] = torch.tensor(rate, device=device) if fast else rate
+        group["capturable"] = group["fused"] = fast and device.type == "cuda"
+        group["foreach"] = None
+    for state in optimiser.state.values():
+        state["step"] = state["step"].to(device if fast else "cpu")
 
 
 class Steps:
@@ -140,13 +162,12 @@ class Steps:
         self.epoch, self.first = epoch, done
         batches = self.batches.epoch(epoch)
         self.shapes = shapes_of(self.batches, batches)
-        before = self.pairs.order
+        places = self.pairs.order, self.losses
         self.pairs.arrange(batches.rows, self.shapes, done)
         if len(self.shapes) > len(self.losses):
             self.losses = torch.zeros(2 * len(self.shapes), device=self.device)
-            self.graphs.clear()
-        if self.pairs.order is not before:
-            self.graphs.clear()
+        if any(now is not then for now, then in zip((self.pairs.order, self.losses), places, strict=True)):
+            self.graphs.clear()  # they know the old places
         self.step.fill_(done)
         self.totals.copy_(torch.tensor([float((totals or {}).get(name, 0)) for name in TOTALS], dtype=torch.double))
 

@@ -18,7 +18,7 @@ from torch_ctree.models import Seq2Seq
 from torch_ctree.training.batches import Loader, Turn, Turns
 from torch_ctree.training.configuration import OptimisationConfig
 from torch_ctree.training.errors import TrainingError
-from torch_ctree.training.graphs import Optimiser, Steps
+from torch_ctree.training.graphs import Optimiser, Steps, adam, settle
 from torch_ctree.training.preparation import Prepared
 
 STEPS_BETWEEN_LOGS = 20
@@ -85,15 +85,7 @@ class Training(pl.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adam, with decoupled weight decay."""
-        config = self.config
-        kind = Optimiser if self.fast else torch.optim.AdamW
-        return kind(
-            self.parameters(),
-            config.lr,
-            (config.beta1, config.beta2),
-            config.eps,
-            weight_decay=config.weight_decay,
-        )
+        return adam(self, self.config, self.fast)
 
     def train_dataloader(self) -> Loader:
         """Of the epoch that begins."""
@@ -103,13 +95,7 @@ class Training(pl.LightningModule):
     def on_train_start(self) -> None:
         """A checkpoint may come from a run that computed elsewhere: the optimiser computes here."""
         (optimiser,) = self.trainer.optimizers
-        for group in optimiser.param_groups:
-            group["rate"] = rate = float(group.get("rate", group["lr"]))
-            group["lr"] = torch.tensor(rate, device=self.device) if self.fast else rate
-            group["capturable"] = group["fused"] = self.fast and self.device.type == "cuda"
-            group["foreach"] = None
-        for state in optimiser.state.values():
-            state["step"] = state["step"].to(self.device if self.fast else "cpu")
+        settle(optimiser, self.device)
         if isinstance(optimiser, Optimiser):
             self.steps = Steps(self.model, optimiser, self.batches, self.config.gradient_norm)
 

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -49,7 +49,13 @@ class Finished:
     """The metrics of the best epoch, whose model is in the folder."""
 
 
-def train(config: TrainConfig, folder: str | Path, resume: bool = False, console: Console | None = None) -> Finished:
+def train(
+    config: TrainConfig,
+    folder: str | Path,
+    resume: bool = False,
+    console: Console | None = None,
+    callbacks: Sequence[pl.Callback] = (),
+) -> Finished:
     """Train a model and leave it in a folder, best by validation accuracy.
 
     Where several processes train, all but the first end here.
@@ -58,17 +64,20 @@ def train(config: TrainConfig, folder: str | Path, resume: bool = False, console
     folder: of the run; it must be new, unless the run goes on
     resume: go on from the last checkpoint in the folder
     console: where to say how it goes; by default the terminal
+    callbacks: of Lightning's, more of your own
     """
     folder = Path(folder).expanduser()
     if _is_first(config):
-        return _train(config, folder, resume, console or Console(highlight=False), first=True)
+        return _train(config, folder, resume, console or Console(highlight=False), callbacks, first=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process is told, and ends those that help it
     with suppress(TrainingError):  # the first says the same
-        _train(config, folder, resume, Console(quiet=True), first=False)
+        _train(config, folder, resume, Console(quiet=True), callbacks, first=False)
     raise SystemExit
 
 
-def _train(config: TrainConfig, folder: Path, resume: bool, console: Console, first: bool) -> Finished:
+def _train(
+    config: TrainConfig, folder: Path, resume: bool, console: Console, callbacks: Sequence[pl.Callback], first: bool
+) -> Finished:
     with ExitStack() as stack:
         path, checkpoint = None, {}
         if resume:
@@ -87,7 +96,9 @@ def _train(config: TrainConfig, folder: Path, resume: bool, console: Console, fi
         if _on_gpu(config.trainer):
             stack.enter_context(_gpu())
             stack.enter_context(fused.switched(config.trainer.fast))
-        trainer = _trainer(config, folder, [keeper, ProgressLine(console), Helpers()], checkpoint.get("global_step"))
+        trainer = _trainer(
+            config, folder, [keeper, ProgressLine(console), Helpers(), *callbacks], checkpoint.get("global_step")
+        )
         with _named("optimisation"):
             module = Training(model, prepared, config.optimisation, config.seed, _is_fast(config.trainer))
         if first:
