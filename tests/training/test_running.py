@@ -4,10 +4,12 @@ import signal
 import time
 from pathlib import Path
 
+import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
 from filelock import FileLock
+from rich.console import Console
 
 from tests.training.runs import command, flags, outcome, settings, start, train
 from torch_ctree import Seq2Seq
@@ -15,6 +17,7 @@ from torch_ctree.models.decoders import CTree, Decoder
 from torch_ctree.training import TrainingError, build, read
 from torch_ctree.training.preparation import prepare
 from torch_ctree.training.running import make_model
+from torch_ctree.training.running import train as run
 
 ONE = {"max_epochs": 1}
 
@@ -246,3 +249,15 @@ def test_a_folder_without_a_checkpoint_is_begun_anew(tmp_path, place, uninterrup
     settings(place, optimisation={"lr": 1.0}).save(tmp_path / "run" / "config.yaml")
     train(settings(place), tmp_path / "run")
     assert outcome(tmp_path / "run") == uninterrupted
+
+
+def test_callbacks_of_your_own(tmp_path, place):
+    class Counter(pl.Callback):
+        epochs = 0
+
+        def on_train_epoch_end(self, trainer, pl_module):
+            self.epochs += 1
+
+    counter = Counter()
+    run(settings(place, optimisation=ONE), tmp_path / "run", console=Console(quiet=True), callbacks=[counter])
+    assert counter.epochs == 1

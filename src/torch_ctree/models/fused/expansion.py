@@ -235,6 +235,11 @@ class Settings(NamedTuple):
     """Of what the products multiply; sums are in float32, and so are states."""
 
 
+def _rows(d: int, batch: int) -> slice:
+    """Of one level among all of them."""
+    return slice(batch * ((1 << d) - 1), batch * ((2 << d) - 1))
+
+
 class _Buffers(NamedTuple):
     """What the forward pass leaves for the backward pass: the rows of all inner levels but, for queries, the root's."""
 
@@ -253,8 +258,8 @@ class _Buffers(NamedTuple):
 
     def level(self, d: int, batch: int) -> _Buffers:
         """The rows of one level; there are no queries at the root."""
-        first, end = (batch * ((1 << n) - 1) for n in (d, d + 1))
-        inner, asked = slice(first, end), slice(max(0, first - batch), end - batch)
+        inner = _rows(d, batch)
+        asked = slice(max(0, inner.start - batch), inner.stop - batch)
         return _Buffers(self.cat[inner], self.hidden[inner], self.made[inner], self.dropped[asked], self.queries[asked])
 
 
@@ -335,7 +340,7 @@ class _Expansion(torch.autograd.Function):
             torch.ops.aten.threshold_backward.grad_input(there.hidden, here.hidden, 0, grad_input=there.hidden)
             torch.mm(there.hidden, m.first, out=there.cat)
             if grad_contexts is not None:
-                there.cat[:, H:] += _Buffers(*[grad_contexts] * 5).level(d, B).cat
+                there.cat[:, H:] += grad_contexts[_rows(d, B)]
             if d:
                 norm = Normalisation(w.query_norm, w.query_norm_bias, s.query_eps)
                 attend_back(
