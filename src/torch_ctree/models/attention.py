@@ -51,7 +51,7 @@ class Attention(nn.Module):
         if fused.usable(states):
             from torch_ctree.models.fused import attention  # noqa: PLC0415  (there may be no Triton)
 
-            if attention.fits(memory.values.shape[1], states.shape[-1]):
+            if attention.fits(memory.values.shape[1], states.shape[-1], fused.product_dtype(states)):
                 return self._fused(states, memory, dropout)
         found = self.weights(states, memory) @ memory.values
         return found if dropout is None else dropout(found)

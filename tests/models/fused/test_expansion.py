@@ -202,3 +202,9 @@ def test_under_autocast(output):
     for name, tensor in exact.items():
         errors = [(found[name].float() - tensor).norm() for found in (rounded, fast)]
         assert errors[1] <= 2 * errors[0] + 2e-2 * tensor.norm(), name  # no worse than torch's own
+
+
+def test_in_bfloat16_fewer_positions_fit():
+    assert attention.fits(128, 16)
+    assert attention.fits(64, 16, torch.bfloat16)
+    assert not attention.fits(65, 16, torch.bfloat16)

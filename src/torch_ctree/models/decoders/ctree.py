@@ -65,7 +65,9 @@ class CTree(Decoder):
         if fused.usable(state):
             from torch_ctree.models.fused import expansion  # noqa: PLC0415  (there may be no Triton)
 
-            if expansion.can_expand(nodes.values.shape[1], state.shape[-1], depth, len(state)):
+            if expansion.can_expand(
+                nodes.values.shape[1], state.shape[-1], depth, len(state), fused.product_dtype(state)
+            ):
                 return self._expand_fused(state[:, 0], encoding.root, nodes, depth)
         states, contexts, leaf_logits = [state], [context], []
         for _ in range(depth):

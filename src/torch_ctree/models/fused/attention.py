@@ -48,9 +48,10 @@ class Normalisation(NamedTuple):
     eps: float
 
 
-def fits(positions: int, width: int) -> bool:
-    """Whether the kernels can do it."""
-    return positions <= MOST_POSITIONS and 16 <= width <= MOST_UNITS and triton.next_power_of_2(width) == width
+def fits(positions: int, width: int, dtype: torch.dtype = torch.float32) -> bool:
+    """Whether the kernels can do it; Triton converts what is not float32 in fast memory, which takes more of it."""
+    most = MOST_POSITIONS if dtype == torch.float32 else MOST_POSITIONS // 2
+    return positions <= most and 16 <= width <= MOST_UNITS and triton.next_power_of_2(width) == width
 
 
 def block_of(positions: int) -> int:

@@ -376,9 +376,9 @@ def _weight_gradients(
     return *of_query, *layer(grads.hidden, buffers.cat), *layer(grads.made, buffers.hidden), *of_norm, of_leaf
 
 
-def can_expand(positions: int, width: int, depth: int, batch: int) -> bool:
+def can_expand(positions: int, width: int, depth: int, batch: int, dtype: torch.dtype) -> bool:
     """Whether the kernels can do it: what they count must fit into 32 bits, too."""
-    return depth > 0 and fits(positions, width) and (batch << depth) * 4 * width < 1 << 31
+    return depth > 0 and fits(positions, width, dtype) and (batch << depth) * 4 * width < 1 << 31
 
 
 def expand(
