@@ -97,7 +97,7 @@ def test_a_row_with_a_run_that_failed():
         {"preset": "scan-jump", "seed": 1, "error": "the process died"},
         {"preset": "scan-length", "seed": 0, "error": "the process died"},
     ]
-    row = {"value": 3.25, "at_once": 2, "runs": runs}
+    row = {"value": 3.25, "at_once": 2, "precision": "bf16-mixed", "runs": runs}
     assert by_split(row) == [("scan-jump", "50.0", "50.0 failed"), ("scan-length", "–", "failed")]
     told = markdown(circumstances(CPU, "abc") | {"figures": [], "row": row})
     assert "3 runs, 2 at a time, trained and tested in 3.2 minutes" in told

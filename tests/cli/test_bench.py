@@ -40,6 +40,7 @@ def test_some_of_them(quick, capsys):
     [
         (["--only", "three"], "only: got 'three'; expected some of one, two"),
         (["--seeds", "0"], "seeds: got 0; expected"),
+        (["--precision", "half"], "trainer.precision: got 'half'; expected 32-true, "),
     ],
 )
 def test_what_is_wrong_in_one_line(quick, capsys, arguments, said):

@@ -16,6 +16,7 @@ from torch_ctree.data import Batches, Encoded, Pairs, Vocabulary
 from torch_ctree.models import ModelConfig, Seq2Seq, fused
 from torch_ctree.training import graphs, module, running
 from torch_ctree.training.graphs import Optimiser, Shape, Steps, shapes_of
+from torch_ctree.training.sharing import SHARE
 from torch_ctree.training.together import Run, train_together
 
 from .test_module import rows
@@ -279,6 +280,19 @@ def test_side_by_side_is_as_alone(tmp_path, place):
     assert not any(found.error for found in train_together(runs, 2, Console(quiet=True)))
     for seed in range(2):
         assert outcome(tmp_path / f"alone-{seed}") == outcome(tmp_path / f"together-{seed}")
+
+
+@needs_gpu
+def test_with_a_part_of_the_gpu_it_is_the_same_within_rounding(tmp_path, place, monkeypatch):
+    monkeypatch.setenv(SHARE, "20")
+    configs = [on_gpu(place, seed=seed, model=STILL, optimisation={"lr": 1e-3, "eps": EPS}) for seed in range(2)]
+    runs = [Run(config, tmp_path / f"together-{seed}") for seed, config in enumerate(configs)]
+    assert not any(found.error for found in train_together(runs, 2, Console(quiet=True)))
+    monkeypatch.delenv(SHARE)
+    for seed, config in enumerate(configs):
+        train(config, tmp_path / f"alone-{seed}")
+        for one, other in zip(rows(tmp_path / f"alone-{seed}"), rows(tmp_path / f"together-{seed}"), strict=True):
+            assert one == pytest.approx(other, rel=1e-2)
 
 
 @needs_gpu

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from torch_ctree.training import sharing
-from torch_ctree.training.sharing import LOGS, PIPES, VISIBLE, shared_gpu
+from torch_ctree.training.sharing import LOGS, PIPES, SHARE, VISIBLE, shared_gpu
 
 SCRIPT = f"""#!/bin/sh
 if [ "$1" = -d ]; then asked=start; else read asked; fi
@@ -31,7 +31,7 @@ def calls(tmp_path, monkeypatch) -> Path:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
-    for name in (PIPES, LOGS, VISIBLE, "FAILS"):
+    for name in (PIPES, LOGS, VISIBLE, SHARE, "FAILS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(sharing, "PROBE", f"import os; assert os.path.exists(os.environ['{PIPES}'] + '/control')")
@@ -45,7 +45,7 @@ def refuse(line: str) -> None:
 
 def test_a_service_for_a_while(calls):
     before = dict(os.environ)
-    with shared_gpu(refuse) as variables:
+    with shared_gpu(refuse, 2) as variables:
         folder = Path(variables[PIPES])
         assert set(variables) == {PIPES, LOGS}
         assert (folder / "control").exists()
@@ -58,7 +58,7 @@ def test_a_service_for_a_while(calls):
 
 
 def test_it_ends_with_an_error(calls):
-    with pytest.raises(KeyboardInterrupt), shared_gpu(refuse) as variables:
+    with pytest.raises(KeyboardInterrupt), shared_gpu(refuse, 2) as variables:
         raise KeyboardInterrupt
     assert [line.split()[0] for line in calls.read_text().splitlines()] == ["start", "quit"]
     assert not Path(variables[PIPES]).exists()
@@ -68,7 +68,7 @@ def test_it_ends_with_a_process_that_is_killed(calls):
     program = (
         "import sys, time, torch; from torch_ctree.training import sharing; torch.cuda.is_available = lambda: True\n"
         "sharing.PROBE = ''\n"
-        "with sharing.shared_gpu(print) as variables: print(*variables.values(), flush=True); time.sleep(60)"
+        "with sharing.shared_gpu(print, 2) as variables: print(*variables.values(), flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -86,7 +86,7 @@ def test_it_ends_with_a_process_that_is_killed(calls):
 def test_gpus_count_from_0_for_its_clients(calls, monkeypatch):
     monkeypatch.setenv(VISIBLE, "3,5")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with shared_gpu(refuse) as variables:
+    with shared_gpu(refuse, 2) as variables:
         assert variables[VISIBLE] == "0,1"
     assert [line.split()[-1] for line in calls.read_text().splitlines()] == ["3,5", "3,5"]
 
@@ -95,7 +95,7 @@ def refused(folder: Path) -> str:
     """The one line that is said; no folder is left."""
     said: list[str] = []
     before = set(folder.glob("mps-*"))
-    with shared_gpu(said.append) as variables:
+    with shared_gpu(said.append, 10) as variables:
         assert variables == {}
     assert set(folder.glob("mps-*")) == before
     (line,) = said
@@ -135,14 +135,27 @@ def made_in(folder: Path):
 
 def test_somebody_elses_service(calls, monkeypatch, tmp_path):
     monkeypatch.setenv(PIPES, str(tmp_path))
-    with shared_gpu(refuse) as variables:
+    with shared_gpu(refuse, 2) as variables:
         assert variables == {}
     assert calls.read_text() == ""
 
 
+@pytest.mark.parametrize(("processes", "share"), [(2, None), (3, None), (4, "75"), (10, "30"), (400, "1")])
+def test_how_much_of_the_gpu(calls, monkeypatch, tmp_path, processes, share):
+    with shared_gpu(refuse, processes) as variables:
+        assert variables.get(SHARE) == share
+    monkeypatch.setenv(SHARE, "50")  # whoever knows better
+    with shared_gpu(refuse, processes) as variables:
+        assert SHARE not in variables
+    monkeypatch.delenv(SHARE)
+    monkeypatch.setenv(PIPES, str(tmp_path))  # somebody else's service
+    with shared_gpu(refuse, processes) as variables:
+        assert variables == ({} if share is None else {SHARE: share})
+
+
 def test_no_gpu(calls, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with shared_gpu(refuse) as variables:
+    with shared_gpu(refuse, 2) as variables:
         assert variables == {}
     assert calls.read_text() == ""
 

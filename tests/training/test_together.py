@@ -97,16 +97,18 @@ def test_how_many_at_once(monkeypatch, accelerator, gpu, expected):
     assert default_at_once(replace(config, trainer=replace(config.trainer, accelerator=accelerator))) == expected
 
 
-@pytest.mark.parametrize(("at_once", "shared"), [(1, False), (2, True)])
+@pytest.mark.parametrize(("at_once", "shared"), [(1, False), (2, True), (10, True)])
 def test_a_gpu_is_shared_where_there_are_several(monkeypatch, tmp_path, at_once, shared):
     def run(work, jobs, at_once, variables, watcher):
         return variables
 
     monkeypatch.setattr(together, "has_gpu", lambda: True)
-    monkeypatch.setattr(together, "shared_gpu", lambda tell: together.nullcontext({"PIPE": "here"}))
+    monkeypatch.setattr(
+        together, "shared_gpu", lambda tell, processes: together.nullcontext({"PIPE": f"for {processes}"})
+    )
     monkeypatch.setattr(together, "run_together", run)
     runs = [Run(TrainConfig(), tmp_path / "a"), Run(TrainConfig(), tmp_path / "b")]
-    assert train_together(runs, at_once, Console(quiet=True)) == ({"PIPE": "here"} if shared else {})
+    assert train_together(runs, at_once, Console(quiet=True)) == ({"PIPE": "for 2"} if shared else {})
 
 
 def test_the_table(monkeypatch, tmp_path):

@@ -26,6 +26,7 @@ class Entry(NamedTuple):
     seed: int
     folder: str
     root: str | None
+    precision: str
 
 
 def _train_and_test(entry: Entry, tell: Tell) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def _train_and_test(entry: Entry, tell: Tell) -> dict[str, Any]:
 
     from torch_ctree.training.running import train  # noqa: PLC0415  (Lightning takes seconds to import)
 
-    config = settings(entry.seed, entry.root, entry.preset)
+    config = settings(entry.seed, entry.root, entry.preset, entry.precision)
     folder = Path(entry.folder) / f"{entry.preset}-{entry.seed}"
     start = time.perf_counter()
     best = train(config, folder, console=Console(quiet=True)).best
@@ -71,15 +72,17 @@ class _Say(Watcher):
         self.tell(f"{time.perf_counter() - self.began:5.0f} s  {entry.preset} {entry.seed}: {said}")
 
 
-def row(presets: Sequence[str], seeds: int, at_once: int, folder: Path, root: str | None, tell: Tell) -> dict[str, Any]:
+def row(
+    presets: Sequence[str], seeds: int, at_once: int, folder: Path, root: str | None, precision: str, tell: Tell
+) -> dict[str, Any]:
     """All runs → their results, and the minutes from the first import to the last test."""
     start = time.perf_counter()
-    entries = [Entry(name, seed, str(folder), root) for name in presets for seed in range(seeds)]
-    with shared_gpu(tell) as variables:
+    entries = [Entry(name, seed, str(folder), root, precision) for name in presets for seed in range(seeds)]
+    with shared_gpu(tell, min(at_once, len(entries))) as variables:
         outcomes = run_together(_train_and_test, entries, at_once, variables, _Say(tell))
     minutes = (time.perf_counter() - start) / 60
     runs = [
         outcome.result or {"preset": entry.preset, "seed": entry.seed, "error": outcome.error}
         for entry, outcome in zip(entries, outcomes, strict=True)
     ]
-    return {"value": minutes, "at_once": at_once, "runs": runs}
+    return {"value": minutes, "at_once": at_once, "precision": precision, "runs": runs}

@@ -191,8 +191,8 @@ def _profile(found: dict[str, Any], most: int = 25) -> list[str]:
 
 def _row(row: dict[str, Any]) -> list[str]:
     """A row of Table 1."""
-    lines = [f"OM-CTree + LA, {len(row['runs'])} runs, {row['at_once']} at a time, trained and tested in"]
-    lines[0] += f" {row['value']:.1f} minutes. Exact match on the test sets, each seed:"
+    lines = [f"OM-CTree + LA in {row['precision']}, {len(row['runs'])} runs, {row['at_once']} at a time, trained and"]
+    lines[0] += f" tested in {row['value']:.1f} minutes. Exact match on the test sets, each seed:"
     lines += ["", "| split | mean | each seed |", "|---|--:|---|"]
     return lines + [f"| {name} | {mean} | {each} |" for name, mean, each in by_split(row)]
 

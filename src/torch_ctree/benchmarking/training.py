@@ -19,7 +19,7 @@ from torch_ctree.training import TrainConfig, build, merged, preset, read
 from torch_ctree.training.graphs import Optimiser, Steps, adam, settle
 from torch_ctree.training.pool import Tell, run_together
 from torch_ctree.training.preparation import Prepared, prepare
-from torch_ctree.training.sharing import shared_gpu
+from torch_ctree.training.sharing import SHARE, shared_gpu
 
 PRESET = "scan-simple"
 STEPS = 100
@@ -180,7 +180,7 @@ def _one_of_several(job: Seed, tell: Tell) -> float:
 
 def seeds_in_processes(seeds: int, root: str | None, tell: Tell, precision: str = "32-true") -> dict[str, Any]:
     """Ten runs in ten processes that share the GPU: the time of a step of each, over how many there are."""
-    with tempfile.TemporaryDirectory() as folder, shared_gpu(tell) as variables:
+    with tempfile.TemporaryDirectory() as folder, shared_gpu(tell, seeds) as variables:
         jobs = [Seed(n, seeds, folder, root, precision) for n in range(seeds)]
         outcomes = run_together(_one_of_several, jobs, seeds, variables)
     if failed := [outcome.error for outcome in outcomes if outcome.error]:
@@ -191,6 +191,7 @@ def seeds_in_processes(seeds: int, root: str | None, tell: Tell, precision: str 
         "seeds": seeds,
         "slowest_step_ms": 1e3 * max(times),
         "shared": bool(variables),
+        "percentage_of_gpu_each": int(variables.get(SHARE, 100)),
     }
 
 

@@ -20,6 +20,7 @@ def bench(
     *,
     only: str | None = None,
     row: bool = False,
+    precision: str = "32-true",
     seeds: int = 10,
     root: str | None = None,
     json: str | None = None,
@@ -29,6 +30,7 @@ def bench(
 
     only: some of the figures, by their keys with commas between them, such as likelihood,step
     row: instead, train and test a whole row of the paper's Table 1, every split with ten seeds: minutes on a GPU
+    precision: of the row's runs: 32-true, which multiplies in TF32 on a GPU, or bf16-mixed
     seeds: how many runs go at once, and how many a row has for each split, in place of ten
     root: the folder with SCAN's files; without them, SCAN is made by its grammar
     json: a file to write all details to, and beside it the tables as Markdown
@@ -39,8 +41,10 @@ def bench(
     from torch_ctree.benchmarking.row import PRESETS  # noqa: PLC0415
     from torch_ctree.benchmarking.row import row as whole_row  # noqa: PLC0415
     from torch_ctree.benchmarking.table import Setting, chosen, markdown, measured  # noqa: PLC0415
+    from torch_ctree.benchmarking.training import settings  # noqa: PLC0415
 
     check_whole("seeds", seeds, 1)
+    settings(0, root, precision=precision)  # which says what is wrong before hours are spent
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     terminal = console()
     try:
@@ -63,7 +67,7 @@ def bench(
         keep()
     if row:
         with tempfile.TemporaryDirectory() as folder:
-            results["row"] = whole_row(PRESETS, seeds, seeds, Path(folder), root, setting.tell)
+            results["row"] = whole_row(PRESETS, seeds, seeds, Path(folder), root, precision, setting.tell)
         keep()
     if results["figures"]:
         table = _table(results)

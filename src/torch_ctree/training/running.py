@@ -195,25 +195,27 @@ def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], re
     settings = config.trainer
     purge = None if resumed_at is None else resumed_at + 1  # TensorBoard forgets what a killed run did after that
     try:
-        return pl.Trainer(
-            accelerator=settings.accelerator,
-            devices=settings.devices,
-            num_nodes=settings.num_nodes,
-            strategy=settings.strategy,
-            precision=settings.precision,  # pyright: ignore[reportArgumentType]
-            deterministic=settings.deterministic and _on_gpu(settings),
-            max_epochs=config.optimisation.max_epochs,
-            callbacks=callbacks,
-            plugins=[WholeFiles()],
-            logger=TensorBoardLogger(folder, name="", version="tensorboard", purge_step=purge),
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            log_every_n_steps=1,  # how often is the module's own choice
-            reload_dataloaders_every_n_epochs=1,
-            use_distributed_sampler=False,
-        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "GPU available but not used")  # as was asked for
+            return pl.Trainer(
+                accelerator=settings.accelerator,
+                devices=settings.devices,
+                num_nodes=settings.num_nodes,
+                strategy=settings.strategy,
+                precision=settings.precision,  # pyright: ignore[reportArgumentType]
+                deterministic=settings.deterministic and _on_gpu(settings),
+                max_epochs=config.optimisation.max_epochs,
+                callbacks=callbacks,
+                plugins=[WholeFiles()],
+                logger=TensorBoardLogger(folder, name="", version="tensorboard", purge_step=purge),
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+                num_sanity_val_steps=0,
+                log_every_n_steps=1,  # how often is the module's own choice
+                reload_dataloaders_every_n_epochs=1,
+                use_distributed_sampler=False,
+            )
     except (ValueError, RuntimeError, TypeError, ImportError, MisconfigurationException) as error:
         raise TrainingError(f"trainer: {' '.join(str(error).split())}") from error
 

@@ -20,6 +20,9 @@ from torch_ctree.data.errors import in_one_line
 
 CONTROL = "nvidia-cuda-mps-control"
 PIPES, LOGS, VISIBLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_VISIBLE_DEVICES"
+SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+TIMES = 3
+"""A process may use so many times its share of the GPU: with all of it, each would often be in the others' way."""
 PATIENCE = 60
 """Seconds for a program that should take one."""
 
@@ -66,8 +69,8 @@ def has_gpu() -> bool:
 
 
 @contextmanager
-def shared_gpu(tell: Callable[[str], None]) -> Iterator[dict[str, str]]:
-    """Let processes share the GPU for a while → the environment variables that they need.
+def shared_gpu(tell: Callable[[str], None], processes: int) -> Iterator[dict[str, str]]:
+    """Let so many processes share the GPU for a while → the environment variables that they need.
 
     A service that the environment already names is used, and left alone. Where there is no GPU, nothing happens.
 
@@ -75,12 +78,19 @@ def shared_gpu(tell: Callable[[str], None]) -> Iterator[dict[str, str]]:
     """
     with ExitStack() as stack:
         variables = {}
-        if has_gpu() and not os.environ.get(PIPES):
+        if has_gpu():
             try:
-                variables = stack.enter_context(_service())
+                service = {} if os.environ.get(PIPES) else stack.enter_context(_service())
+                variables = service | _share(processes)
             except _RefusedError as refused:
                 tell(f"the GPU cannot be shared: {refused}; the runs take turns on it, which is slower")
         yield variables
+
+
+def _share(processes: int) -> dict[str, str]:
+    """How much of the GPU each of them may use, unless the environment says it already."""
+    percentage = max(1, 100 * TIMES // processes)
+    return {} if percentage >= 100 or os.environ.get(SHARE) else {SHARE: str(percentage)}
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Many runs side by side on one machine, and what is shown of them.
 
-Each run is exactly what it is alone; only the machine is shared.
+Each run is what it is alone; only the machine is shared. Where a run gets only a part of a GPU, torch may choose other
+kernels for its products than it would alone, whose results are the same within rounding.
 """
 
 from __future__ import annotations
@@ -62,10 +63,11 @@ def train_together(runs: Sequence[Run], at_once: int, console: Console | None = 
     def tell(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    several_on_gpu = min(at_once, len(runs)) > 1 and any(_on_gpu(run.config) for run in runs)
+    side_by_side = min(at_once, len(runs))
+    several_on_gpu = side_by_side > 1 and any(_on_gpu(run.config) for run in runs)
     board = (_Table if console.is_terminal else _Log)(runs, tell)
     with (
-        shared_gpu(tell) if several_on_gpu else nullcontext({}) as variables,
+        shared_gpu(tell, side_by_side) if several_on_gpu else nullcontext({}) as variables,
         Live(board, console=console, transient=True) if isinstance(board, _Table) else nullcontext(),
     ):
         return run_together(_train, runs, at_once, variables, board)

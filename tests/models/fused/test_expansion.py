@@ -1,5 +1,6 @@
 """The expansion and attention in few kernels: what the modules compute, forwards and backwards."""
 
+import statistics
 from typing import Any
 
 import pytest
@@ -187,21 +188,33 @@ def test_dropout_in_attention():
 # --- in bfloat16 ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("output", ["lexical-attention", "mlp"])
-def test_under_autocast(output):
-    torch.manual_seed(
-        2
-    )  # with others, rounding turns one unit of a relu on or off, which weighs much in so small a tree
+def errors_under_autocast(output: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Relative to what is exact: torch's own, and those of the kernels."""
     decoder, encoding = a_decoder(output=output), an_encoding(3, 4, 5, 16)
-    exact = outcome(decoder, encoding, 3, False)
+    exact = {name: tensor.detach() for name, tensor in outcome(decoder, encoding, 3, False).items()}
+    del exact["attention.key.2.bias"]  # is zero: attention is a softmax
     with torch.autocast(DEVICE.type, torch.bfloat16):
         rounded, fast = outcome(decoder, encoding, 3, False), outcome(decoder, encoding, 3, True)
-    assert rounded.keys() == fast.keys() == exact.keys()
+    assert fast.keys() == rounded.keys()
     assert fast["leaf logits"].dtype == torch.float32
     assert (fast["logits"] != exact["logits"]).any()
-    for name, tensor in exact.items():
-        errors = [(found[name].float() - tensor).norm() for found in (rounded, fast)]
-        assert errors[1] <= 2 * errors[0] + 2e-2 * tensor.norm(), name  # no worse than torch's own
+
+    def errors(found: dict[str, Tensor]) -> dict[str, float]:
+        return {name: float((found[name].detach() - there).norm() / there.norm()) for name, there in exact.items()}
+
+    return errors(rounded), errors(fast)
+
+
+@pytest.mark.parametrize("output", ["lexical-attention", "mlp"])
+def test_under_autocast(output):
+    """No worse than torch's own, as a rule: now and then rounding turns a unit of a relu on or off for one of them."""
+    found = []
+    for seed in range(5):
+        torch.manual_seed(seed)
+        found.append(errors_under_autocast(output))
+    for name in found[0][0]:
+        rounded, fast = (statistics.median(errors[which][name] for errors in found) for which in (0, 1))
+        assert fast <= 2 * rounded + 2e-2, name
 
 
 def test_in_bfloat16_fewer_positions_fit():

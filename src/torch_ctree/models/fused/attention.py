@@ -35,7 +35,7 @@ class Tile(NamedTuple):
     warps: int
 
 
-FORWARD = {16: Tile(16, 4), 32: Tile(32, 4), 64: Tile(32, 4), 128: Tile(32, 8)}
+FORWARD = {16: Tile(16, 4), 32: Tile(32, 4), 64: Tile(32, 8), 128: Tile(32, 8)}
 BACKWARD = {16: Tile(16, 4), 32: Tile(16, 4), 64: Tile(16, 4), 128: Tile(16, 8)}
 """By the positions that are attended to; as fast as any on an H200."""
 

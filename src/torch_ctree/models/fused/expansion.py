@@ -34,8 +34,8 @@ from torch_ctree.models.fused.sums import column_sums
 
 STATE, QUERY, LEAF = 1, 21, 41
 """Where dropout stands: these plus the level."""
-ROWS = 8
-"""Vertices that a program takes at a time."""
+ROWS, WARPS = 2, 1
+"""Vertices that a program takes at a time: in one warp, sums over units need not wait for others."""
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class _Expansion(torch.autograd.Function):
         states[:, 0] = root
         _enter[(triton.cdiv(B, ROWS),)](
             root, context, buffers.cat, w.leaf, logits, seed, B, logits.stride(0),
-            P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS,
+            P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS, num_warps=WARPS,
         )  # fmt: skip
         for d in range(s.depth):
             here, inner = buffers.level(d, B), d + 1 < s.depth
@@ -300,7 +300,7 @@ class _Expansion(torch.autograd.Function):
             _children[(triton.cdiv(len(here.cat), ROWS),)](
                 here.made, here.cat, w.norm, w.norm_bias, states, below.dropped, below.cat, seed,
                 len(here.cat), 1 << d, states.stride(0), STATE + d + 1, QUERY + d + 1, s.eps,
-                P=s.p, P_QUERY=s.p_query, INNER=inner, EXACT=s.dtype == torch.float32, H=H, ROWS=ROWS,
+                P=s.p, P_QUERY=s.p_query, INNER=inner, EXACT=s.dtype == torch.float32, H=H, ROWS=ROWS, num_warps=WARPS,
             )  # fmt: skip
         ctx.save_for_backward(root, context, keys, values, mask, seed, states, *weights, *buffers)
         ctx.settings = settings
@@ -333,7 +333,7 @@ class _Expansion(torch.autograd.Function):
                 here.made, here.cat, states, w.norm, w.norm_bias, of_states, below.dropped, below.cat, of_gated, w.leaf,
                 of_logits, seed, there.made, of_parent, sums_of[d], len(here.cat), 1 << d, states.stride(0),
                 of_logits.stride(0), STATE + d + 1, QUERY + d + 1, LEAF + d + 1, s.eps,
-                P=s.p, P_QUERY=s.p_query, INNER=inner, EXACT=s.dtype == torch.float32, H=H, ROWS=ROWS,
+                P=s.p, P_QUERY=s.p_query, INNER=inner, EXACT=s.dtype == torch.float32, H=H, ROWS=ROWS, num_warps=WARPS,
             )  # fmt: skip
             of_gated = of_parent
             torch.mm(there.made, m.second, out=there.hidden)
@@ -352,7 +352,8 @@ class _Expansion(torch.autograd.Function):
         of_leaf = root.new_empty(triton.cdiv(B, ROWS), 2 * H + 1)
         _leave[(triton.cdiv(B, ROWS),)](
             root, context, of_states, grads.cat, of_gated, w.leaf, of_logits, seed, of_root, of_context, of_leaf,
-            B, states.stride(0), of_logits.stride(0), P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS,
+            B, states.stride(0), of_logits.stride(0),
+            P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS, num_warps=WARPS,
         )  # fmt: skip
         asked = left if s.depth > 1 else None  # a tree of one level asks nothing of the source
         of_sources = left.of_sources(keys.shape[1]) if asked else (None, None)

@@ -105,8 +105,13 @@ class _Plan:
 
     @property
     def hidden(self) -> dict[str, Any]:
-        """Of ``hidden_layer`` and ``hidden_back``. Up to 128 units, their loops have one step."""
-        return self.product(self.wide if self.wide <= 128 else 64, 8, 2)
+        """Of ``hidden_layer`` and ``hidden_back``.
+
+        Up to 128 units, one block for all of them is a little faster alone, but takes so much fast memory that little
+        else can run beside it.
+        """
+        warps, stages = (4, 1) if self.wide <= 128 else (8, 2)
+        return self.product(min(64, self.wide), warps, stages)
 
     @property
     def plain(self) -> dict[str, Any]:
