@@ -26,7 +26,11 @@ from torch_ctree.data.disk import write
 from torch_ctree.trees.kernels import triton as kernel
 
 ROOT = Path(__file__).resolve().parent.parent
-DEPTHS, BATCHES, WARPS, TOKENS = (4, 6, 8, 10, 12), (1, 100, 1024), (1, 2, 4, 8, 16, 32), 48
+WARPS = {4: (1, 2), 6: (1, 2, 4), 8: (1, 2, 4, 8, 16), 10: (4, 8, 16, 32), 12: (8, 16, 32)}
+"""By depth."""
+BATCHES, TOKENS = (1, 100, 1000), 48
+CALLS = 4
+"""In a CUDA graph."""
 SEED = 0
 
 
@@ -54,8 +58,8 @@ def times(depth: int, batch: int, warps: int, device: torch.device) -> dict[str,
 
     with forced(warps):
         return {
-            "likelihood and gradient": timed_alone(both, device)["median_ms"],
-            "best tree": timed_alone(lambda: kernel.best_paths(weights, lengths), device)["median_ms"],
+            "likelihood and gradient": timed_alone(both, device, CALLS)["median_ms"],
+            "best tree": timed_alone(lambda: kernel.best_paths(weights, lengths), device, CALLS)["median_ms"],
         }
 
 
@@ -64,11 +68,10 @@ def markdown(results: dict[str, Any]) -> str:
     where = f"commit {results['commit']}, {results['hardware']}, torch {results['versions']['torch']}"
     lines = [f"`{results['command']}`, {where}, Triton {results['versions']['triton']}; N = {TOKENS}"]
     for work in results["rows"][0]["ms"]:
-        lines += ["", f"## {work}: median ms by warps", "", " | ".join(["D", "batch", *map(str, WARPS)])]
-        lines += [" | ".join(["--:"] * (2 + len(WARPS)))]
+        lines += ["", f"## {work}: median ms by the number of warps", "", "D | batch | ms", "--: | --: | ---"]
         for (depth, batch), rows in itertools.groupby(results["rows"], lambda row: (row["depth"], row["batch"])):
-            cells = [f"{'**' * row['taken']}{row['ms'][work]:.3f}{'**' * row['taken']}" for row in rows]
-            lines += [" | ".join([str(depth), str(batch), *cells])]
+            cells = [f"{'**' * row['taken']}{row['warps']}: {row['ms'][work]:.3f}{'**' * row['taken']}" for row in rows]
+            lines += [f"{depth} | {batch} | {', '.join(cells)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -79,7 +82,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         parser.error("torch sees no GPU here, and Triton's kernels need one")
     device = torch.device("cuda")
-    settings = list(itertools.product(DEPTHS, BATCHES, WARPS))
+    settings = [(depth, batch, warps) for depth in WARPS for batch in BATCHES for warps in WARPS[depth]]
     results = circumstances(device, arguments.commit) | {"seed": SEED, "tokens": TOKENS, "rows": []}
     for depth, batch, warps in track(settings, "warps", console=Console(stderr=True)):
         row = {"depth": depth, "batch": batch, "warps": warps, "taken": warps == kernel._warps(depth)}

@@ -121,8 +121,8 @@ def test_what_does_not_fit_goes_the_plain_way(monkeypatch, units, calls):
 def test_in_the_encoders_while_evaluating(name):
     """Also what cuDNN refuses: a gradient while evaluating. The comparison has to train, then; nothing is dropped."""
     config = ModelConfig(width=32, layers=2, dropout=0.0)
-    encoder = (Contextualiser(config) if name == "contextualiser" else BiRNN(config, 5)).to(DEVICE)
-    found = [_encoded(copy.deepcopy(encoder).train(not on), on) for on in (True, False)]
+    encoder = Contextualiser(config) if name == "contextualiser" else BiRNN(config, 5)
+    found = [_encoded(copy.deepcopy(encoder).to(DEVICE).train(not on), on) for on in (True, False)]
     assert_same(*found)
 
 

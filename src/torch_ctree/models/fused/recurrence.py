@@ -166,13 +166,13 @@ def _read_back(
         then, next_r, next_z, next_n, next_s_n, next_state, next_given = _turn_back(
             kept, states, of_states, row, tl.maximum(turn - 1, 0), direction, sizes, turns, there, column, OF_STATES, H
         )
-        place = token * (2 * GATES * H) + column
-        tl.store(of_x + place, of_r, mask=there[:, None])
-        tl.store(of_x + place + H, of_z, mask=there[:, None])
-        tl.store(of_x + place + 2 * H, of_n, mask=there[:, None])
-        tl.store(of_s + place, of_r, mask=there[:, None])
-        tl.store(of_s + place + H, of_z, mask=there[:, None])
-        tl.store(of_s + place + 2 * H, of_s_n, mask=there[:, None])
+        to = token * (2 * GATES * H) + column
+        tl.store(of_x + to, of_r, mask=there[:, None])
+        tl.store(of_x + to + H, of_z, mask=there[:, None])
+        tl.store(of_x + to + 2 * H, of_n, mask=there[:, None])
+        tl.store(of_s + to, of_r, mask=there[:, None])
+        tl.store(of_s + to + H, of_z, mask=there[:, None])
+        tl.store(of_s + to + 2 * H, of_s_n, mask=there[:, None])
         tl.store(befores + token * (2 * H) + column, state, mask=there[:, None])
         token, r, z, n = then, next_r, next_z, next_n
         s_n, state, given = next_s_n, next_state, next_given
