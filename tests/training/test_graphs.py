@@ -305,6 +305,18 @@ def test_a_run_without_dropout_is_the_plain_run(tmp_path, place):
 
 
 @needs_gpu
+def test_a_run_in_bfloat16(tmp_path, place):
+    """With graphs, with dropout, and at the paper's width; every epoch's losses are numbers, near those of TF32."""
+    for precision in ("bf16-mixed", "32-true"):
+        model = {"width": 128, "depth": 4}
+        config = on_gpu(place, trainer={"precision": precision}, model=model, optimisation={"max_epochs": 3})
+        train(config, tmp_path / precision)
+    for half, full in zip(rows(tmp_path / "bf16-mixed"), rows(tmp_path / "32-true"), strict=True):
+        assert half["train_loss"] == pytest.approx(full["train_loss"], rel=0.1)
+        assert half["validation_loss"] == pytest.approx(full["validation_loss"], rel=0.1)
+
+
+@needs_gpu
 def test_a_run_goes_on_where_it_did_not_begin(tmp_path, place):
     train(on_gpu(place, optimisation={"max_epochs": 1}), tmp_path / "run")
     train(settings(place, model={"width": 32}, optimisation={"max_epochs": 2}), tmp_path / "run", resume=True)

@@ -68,6 +68,12 @@ class _Going:
             self.steps(self.at)
         self.at += 1
 
+    def check(self) -> None:
+        """How fast it is says nothing where the losses are no numbers."""
+        losses = self.steps.losses[self.steps.first : self.at]
+        if not bool(losses.isfinite().all()):
+            raise RuntimeError("the losses are not numbers")
+
 
 def step(device: torch.device, root: str | None, precision: str = "32-true") -> dict[str, Any]:
     """A whole training step: batch, forward, backward, clipping, optimiser."""
@@ -85,6 +91,7 @@ def step(device: torch.device, root: str | None, precision: str = "32-true") -> 
             going.go_on()
         wait(device)
         together = (time.perf_counter() - start) / repeats
+        going.check()
     return quantiles(found) | {"value": 1e3 * together, "one_by_one_ms": quantiles(found)["median_ms"]}
 
 
@@ -175,6 +182,7 @@ def _one_of_several(job: Seed, tell: Tell) -> float:
         for _ in range(STEPS // 2):  # so that the last one is not measured alone
             going.go_on()
         wait(device)
+        going.check()
     return found
 
 
@@ -214,7 +222,10 @@ def seeds_on_streams(seeds: int, device: torch.device, root: str | None, precisi
         for _ in range(STEPS):
             all_of_them()
         wait(device)
-    return {"value": 1e3 * (time.perf_counter() - start) / STEPS / seeds}
+        taken = time.perf_counter() - start
+        for going, _ in runs:
+            going.check()
+    return {"value": 1e3 * taken / STEPS / seeds}
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
