@@ -25,6 +25,7 @@ from triton.runtime.jit import JITFunction
 
 from torch_ctree.data import Batch, Vocabulary
 from torch_ctree.models import ModelConfig, Seq2Seq, fused
+from torch_ctree.models.fused import ordered_memory
 from torch_ctree.trees import LinearEmission, emission, likelihood, prior
 from torch_ctree.trees.kernels import triton as kernels
 
@@ -92,7 +93,7 @@ def only_compile(compiled: Counter[str]) -> None:
 
 
 def models() -> None:
-    """A step of each model, in float32 and in bfloat16."""
+    """A step of each model, in float32 and in bfloat16, on small and on large GPUs."""
     words = Vocabulary.build(["a b c d e"])
     lengths = torch.tensor([9, 3, 5, 1])
     tokens = torch.zeros(4, 9, dtype=torch.long)
@@ -100,6 +101,7 @@ def models() -> None:
     for width in WIDTHS:
         for changes in MODELS:
             for half in (False, True):
+                ordered_memory.multiprocessors = lambda device, many=half: 132 if many else 1
                 model = Seq2Seq(ModelConfig(**{"width": width, "depth": 3, **changes}), words, words)
                 with fused.switched(True), torch.autocast("cpu", torch.bfloat16, enabled=half):
                     model.losses(batch).sum().backward()

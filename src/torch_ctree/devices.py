@@ -65,6 +65,12 @@ def in_kernels(x: torch.Tensor) -> bool:
     return triton_runs(x.device)
 
 
+@cache
+def multiprocessors(device: torch.device) -> int:
+    """How many a GPU has; where several processes share one, how many of them are for this one."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
 def dot_precision() -> str:
     """How Triton's ``tl.dot`` multiplies float32: as torch does; TF32 is NVIDIA's."""
     if torch.version.hip is not None:

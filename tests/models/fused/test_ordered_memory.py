@@ -84,7 +84,9 @@ def test_as_the_module(size):
     compare(result(model, lambda x: kernels(model, x), x, weight), expected)
 
 
-def test_in_the_larger_blocks_of_matrix_units(monkeypatch):
+@pytest.mark.parametrize("multiprocessors", [1, 1000])
+def test_in_the_larger_blocks_of_matrix_units(monkeypatch, multiprocessors):
+    monkeypatch.setattr(ordered_memory, "multiprocessors", lambda device: multiprocessors)
     model = build(2, 40).eval()
     x, weight = inputs(2, 3, 2, 40)
     expected = result(model, lambda x: plain(model, x), x, weight)

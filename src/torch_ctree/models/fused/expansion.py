@@ -36,6 +36,8 @@ STATE, QUERY, LEAF = 1, 21, 41
 """Where dropout stands: these plus the level."""
 ROWS, WARPS = 2, 1
 """Vertices that a program takes at a time: in one warp, sums over units need not wait for others."""
+ROWS_SUMMED = 32
+"""The same where sums go over vertices."""
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -170,6 +172,17 @@ def _children_backward(
     tl.store(mine + H, g_beta)
 
 
+@triton.jit(do_not_specialize=["rows"])
+def _relu_backward(grad, hidden, sums, rows, WIDE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """grad (rows, WIDE) ← 0 where hidden is; and sums (programs, WIDE): of what is left."""
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    there, at = (row < rows)[:, None], row[:, None] * WIDE + column[None, :]
+    lives = tl.load(hidden + at, mask=there, other=0.0).to(tl.float32) > 0.0
+    left = tl.where(lives, tl.load(grad + at, mask=there, other=0.0).to(tl.float32), 0.0)
+    tl.store(grad + at, left, mask=there)
+    tl.store(sums + tl.program_id(0) * WIDE + column, tl.sum(left, 0))
+
+
 @triton.jit
 def _leave(
     state, context, grad_states, of_cat, of_gated, leaf, of_leaf, seed, of_state, of_context, of_weight,
@@ -263,6 +276,20 @@ class _Buffers(NamedTuple):
         return _Buffers(self.cat[inner], self.hidden[inner], self.made[inner], self.dropped[asked], self.queries[asked])
 
 
+class _Sums(NamedTuple):
+    """What the programs of all levels have summed up, (programs, 2H), and of each level."""
+
+    all: Tensor
+    of: tuple[Tensor, ...]
+
+    @classmethod
+    def empty(cls, root: Tensor, batch: int, depth: int, rows: int) -> _Sums:
+        """For programs of so many rows each."""
+        programs = [triton.cdiv(batch << d, rows) for d in range(depth)]
+        buffer = root.new_empty(sum(programs), 2 * root.shape[1])
+        return cls(buffer, buffer.split(programs))
+
+
 def _leaves(states: Tensor, logits: Tensor, w: Weights, s: Settings, d: int) -> Leaves:
     """The logits of the vertices of one level."""
     first = (1 << d) - 1
@@ -321,23 +348,25 @@ class _Expansion(torch.autograd.Function):
         of_logits = (zero.expand(states.shape[:2]) if grad_logits is None else grad_logits).contiguous()
         grads = _Buffers(*(torch.empty_like(buffer) for buffer in buffers))
         m = w.multiplied(s.dtype)
-        programs = [triton.cdiv(B << d, ROWS) for d in range(s.depth)]
-        sums = root.new_empty(sum(programs), 2 * H)
-        sums_of = sums.split(programs)
+        sums, hidden_sums = (_Sums.empty(root, B, s.depth, rows) for rows in (ROWS, ROWS_SUMMED))
         left = Gradients.empty((1 << s.depth) - 2, 1 << (s.depth - 1), sources, s.dtype, leaves=True)
         of_gated = root
         for d in reversed(range(s.depth)):
             here, there, inner = buffers.level(d, B), grads.level(d, B), d + 1 < s.depth
             below, of_parent = grads.level(d + 1, B) if inner else there, root.new_empty(len(here.cat), H)
-            _children_backward[(programs[d],)](
+            _children_backward[(len(sums.of[d]),)](
                 here.made, here.cat, states, w.norm, w.norm_bias, of_states, below.dropped, below.cat, of_gated, w.leaf,
-                of_logits, seed, there.made, of_parent, sums_of[d], len(here.cat), 1 << d, states.stride(0),
+                of_logits, seed, there.made, of_parent, sums.of[d], len(here.cat), 1 << d, states.stride(0),
                 of_logits.stride(0), STATE + d + 1, QUERY + d + 1, LEAF + d + 1, s.eps,
                 P=s.p, P_QUERY=s.p_query, INNER=inner, EXACT=s.dtype == torch.float32, H=H, ROWS=ROWS, num_warps=WARPS,
             )  # fmt: skip
             of_gated = of_parent
             torch.mm(there.made, m.second, out=there.hidden)
-            torch.ops.aten.threshold_backward.grad_input(there.hidden, here.hidden, 0, grad_input=there.hidden)
+            columns = min(128, 2 * H)
+            _relu_backward[(len(hidden_sums.of[d]), 2 * H // columns)](
+                there.hidden, here.hidden, hidden_sums.of[d], len(here.cat),
+                WIDE=2 * H, ROWS=ROWS_SUMMED, COLUMNS=columns, num_warps=4,
+            )  # fmt: skip
             torch.mm(there.hidden, m.first, out=there.cat)
             if grad_contexts is not None:
                 there.cat[:, H:] += grad_contexts[_rows(d, B)]
@@ -357,24 +386,30 @@ class _Expansion(torch.autograd.Function):
         )  # fmt: skip
         asked = left if s.depth > 1 else None  # a tree of one level asks nothing of the source
         of_sources = left.of_sources(keys.shape[1]) if asked else (None, None)
-        of_weights = _weight_gradients(buffers, grads, sums, of_leaf.sum(0), asked)
+        of_weights = _weight_gradients(buffers, grads, sums.all, hidden_sums.all, of_leaf.sum(0), asked)
         return of_root, of_context, *of_sources, None, None, None, *of_weights
 
 
 def _weight_gradients(
-    buffers: _Buffers, grads: _Buffers, sums: Tensor, of_leaf: Tensor, asked: Gradients | None
+    buffers: _Buffers, grads: _Buffers, sums: Tensor, hidden_sums: Tensor, of_leaf: Tensor, asked: Gradients | None
 ) -> tuple[Tensor | None, ...]:
     """One product for each weight and one sum for each bias, in the order of ``Weights``."""
 
-    def layer(outputs: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        return (outputs.T @ inputs).float(), column_sums(outputs)
+    def layer(outputs: Tensor, inputs: Tensor, summed: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return (outputs.T @ inputs).float(), column_sums(outputs if summed is None else summed)
 
     of_query: tuple[Tensor | None, ...] = (None,) * 4
     if asked is not None:
         *vectors, leaf = asked.summed()
         of_query, of_leaf = (*layer(grads.queries, buffers.dropped), *vectors), of_leaf + leaf
     of_norm = column_sums(sums).chunk(2)
-    return *of_query, *layer(grads.hidden, buffers.cat), *layer(grads.made, buffers.hidden), *of_norm, of_leaf
+    return (
+        *of_query,
+        *layer(grads.hidden, buffers.cat, hidden_sums),
+        *layer(grads.made, buffers.hidden),
+        *of_norm,
+        of_leaf,
+    )
 
 
 def can_expand(positions: int, width: int, depth: int, batch: int, dtype: torch.dtype) -> bool:

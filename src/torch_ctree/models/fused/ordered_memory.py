@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.amp.autocast_mode import custom_bwd, custom_fwd
 from torch.autograd.function import once_differentiable
 
-from torch_ctree.devices import dot_precision
+from torch_ctree.devices import dot_precision, multiprocessors
 from torch_ctree.models.fused import ordered_memory_kernels as kernels
 from torch_ctree.models.fused.sums import column_sums
 
@@ -29,7 +29,7 @@ MOST_UNITS = 1024
 """Tiles of wider rows do not fit into the fast memory of one multiprocessor."""
 
 ROWS, COLUMNS = 16, 32
-"""Sentences and columns of a product that one program makes."""
+"""Sentences and columns of a product that one program makes, on a GPU that has room for all of them at a time."""
 
 
 class Weights(NamedTuple):
@@ -79,6 +79,7 @@ class _Plan:
     p: float
     eps: float
     precision: str
+    multiprocessors: int
 
     @property
     def wide(self) -> int:
@@ -88,30 +89,41 @@ class _Plan:
     def slots(self) -> int:
         return max(2, triton.next_power_of_2(self.M))
 
-    def by_slot(self, columns: int, halves: int = 1) -> tuple[int, int, int]:
+    def by_slot(self, constants: dict[str, Any], columns: int, halves: int = 1) -> tuple[int, int, int]:
         """The grid of a kernel for one slot that makes so many columns."""
-        return triton.cdiv(self.B, ROWS), triton.cdiv(columns, COLUMNS), halves
+        return triton.cdiv(self.B, ROWS), triton.cdiv(columns, constants["COLUMNS"]), halves
 
     def by_position(self) -> tuple[int]:
         """The grid of a kernel for all slots of whole sentences."""
         return (triton.cdiv(self.B, max(16, self.slots) // self.slots),)
 
-    def product(self, block: int, warps: int, stages: int) -> dict[str, Any]:
+    def product(self, block: int, warps: int, stages: int, columns: int = COLUMNS) -> dict[str, Any]:
         """Constants of a kernel for one slot."""
         if self.precision == "ieee":
             block = min(block, 32)  # no matrix units: it is all unrolled
-        sizes = {"H": self.H, "PRECISION": self.precision, "ROWS": ROWS, "COLUMNS": COLUMNS}
+        sizes = {"H": self.H, "PRECISION": self.precision, "ROWS": ROWS, "COLUMNS": columns}
         return {**sizes, "BLOCK": block, "num_warps": warps, "num_stages": stages}
 
     @property
+    def crowded(self) -> bool:
+        """Whether a slot has more programs than run at a time, so that fewer and larger ones take less in all."""
+        programs = triton.cdiv(self.B, ROWS) * triton.cdiv(4 * self.H, COLUMNS)
+        return programs > 2 * self.multiprocessors and self.wide <= 128
+
+    @property
     def hidden(self) -> dict[str, Any]:
-        """Of ``hidden_layer`` and ``hidden_back``.
+        """Of ``hidden_layer``.
 
         Up to 128 units, one block for all of them is a little faster alone, but takes so much fast memory that little
         else can run beside it.
         """
         warps, stages = (4, 1) if self.wide <= 128 else (8, 2)
-        return self.product(min(64, self.wide), warps, stages)
+        return self.product(min(64, self.wide), warps, stages, 2 * COLUMNS if self.crowded else COLUMNS)
+
+    @property
+    def hidden_back(self) -> dict[str, Any]:
+        """Of ``hidden_back``."""
+        return self.product(min(32, self.wide), 4, 2, 2 * COLUMNS) if self.crowded else self.hidden
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -202,14 +214,14 @@ def _reduce_at(
 ) -> None:
     now, before = t - 1, max(slot - 1, 0)
     below, below_row = _below(plan, x, found, t, before)
-    kernels.hidden_layer[plan.by_slot(4 * plan.H)](
+    kernels.hidden_layer[plan.by_slot(plan.hidden, 4 * plan.H)](
         x[:, t], below, found[:, t, before], seed,
         kept.outputs[now], kept.memory[now], kept.fields[now], kept.hidden[now], kept.fed_node[now],
         kept.fed_memory[now], weights.node, weights.node_bias, weights.memory, weights.gain, weights.shift,
         t, slot, plan.B, plan.S * plan.M * plan.H, plan.S * plan.H, below_row,
         M=plan.M, P=plan.p, EPS=plan.eps, FIRST=slot == 0, WIDE=plan.wide, **plan.hidden,
     )  # fmt: skip
-    kernels.output_layer[plan.by_slot(4 * plan.H)](
+    kernels.output_layer[plan.by_slot(plan.plain, 4 * plan.H)](
         kept.hidden[now, slot], kept.outputs[now, slot], weights.out, weights.out_bias, plan.B,
         **plan.plain,
     )  # fmt: skip
@@ -254,13 +266,13 @@ def _reduce_back_at(
     now = t - 1
     below, below_row = _below(plan, x, found, t, slot)
     d_node = back.nodes[now, slot + 1]
-    kernels.hidden_back[plan.by_slot(4 * plan.H)](
+    kernels.hidden_back[plan.by_slot(plan.hidden_back, 4 * plan.H)](
         x[:, t], below, kept.outputs[now], kept.memory[now], kept.fields[now], kept.hidden[now],
         weights.out, weights.gain, weights.shift, d_node, back.outputs[now], back.pre[now], back.fields[now],
         slot, plan.B, plan.S * plan.H, below_row,
-        M=plan.M, P=plan.p, **plan.hidden,
+        M=plan.M, P=plan.p, **plan.hidden_back,
     )  # fmt: skip
-    kernels.node_back[plan.by_slot(plan.H, 2)](
+    kernels.node_back[plan.by_slot(plan.plain, plan.H, 2)](
         seed, kept.outputs[now], kept.fields[now], d_node, back.pre[now], back.nodes[now, slot],
         back.memory[t % 2], both, t, slot, plan.B,
         M=plan.M, P=plan.p, **plan.plain,
@@ -327,7 +339,7 @@ class _Candidates(torch.autograd.Function):
     ) -> Tensor:
         x, queries = x.contiguous(), queries.contiguous()
         weights = tuple(weight.contiguous() for weight in weights)
-        ctx.plan = _Plan(*x.shape[:2], slots, x.shape[2], p, eps, dot_precision())
+        ctx.plan = _Plan(*x.shape[:2], slots, x.shape[2], p, eps, dot_precision(), multiprocessors(x.device))
         found, kept = _forward(ctx.plan, x, queries, seed, Weights(*weights))
         ctx.save_for_backward(x, queries, seed, found, *kept, *weights)
         return found
