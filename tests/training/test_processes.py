@@ -128,7 +128,7 @@ def test_what_is_wrong_is_said_once(tmp_path, place):
     status, said = both(tmp_path, *flags(settings(place, **CONFIG)), *wild, "--run", str(folder))
     assert status[0] == 2
     assert said[0][3].startswith(
-        "ctree: epoch 1: the loss is not a number any more; train anew with another --run and a lower"
+        "ctree: epoch 1: the training loss is not a number any more; train anew with another --run and a lower"
     )
     assert [len(lines) for lines in said] == [4, 0]
 

@@ -37,7 +37,7 @@ def test_side_by_side_as_alone(tmp_path, place, uninterrupted, monkeypatch):
     assert outcome(tmp_path / "1") == outcome(tmp_path / "again") == outcome(tmp_path / "alone")
     *others, error = [outcome.error or "" for outcome in outcomes]
     assert others == ["", "", ""]
-    assert error.startswith("epoch 1: the loss is not a number any more; train anew")
+    assert error.startswith("epoch 1: the training loss is not a number any more; train anew")
     assert outcomes[1].result is not None
     assert set(outcomes[1].result) >= {"epoch", "validation_accuracy"}
     lines = said.getvalue().splitlines()

@@ -185,11 +185,12 @@ class Training(pl.LightningModule):
             "validation_accuracy": totals["validation_right"] / totals["validation_pairs"],
             "learning_rate": rate,
         }
-        if isnan(self.metrics["train_loss"] + self.metrics["validation_loss"]):
-            raise TrainingError(
-                f"epoch {self.current_epoch + 1}: the loss is not a number any more; train anew with another --run and "
-                f"a lower --optimisation.lr (now {self.config.lr:g}) or --optimisation.gradient_norm"
-            )
+        for name, called in (("train_loss", "training loss"), ("validation_loss", "validation loss")):
+            if isnan(self.metrics[name]):
+                raise TrainingError(
+                    f"epoch {self.current_epoch + 1}: the {called} is not a number any more; train anew with another "
+                    f"--run and a lower --optimisation.lr (now {self.config.lr:g}) or --optimisation.gradient_norm"
+                )
         if self.logger is not None:
             self.logger.log_metrics(self.metrics, self.global_step)
         if self.plateau.falls(self.metrics["validation_accuracy"], self.metrics["validation_loss"]):

@@ -105,15 +105,18 @@ def test_a_gradient_of_one_of_its_results(which):
     torch.testing.assert_close(*found, atol=1e-4, rtol=1e-3)
 
 
-def test_every_number_is_written(monkeypatch):
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "bfloat16"])
+def test_every_number_is_written(monkeypatch, half):
     decoder, encoding = a_decoder(), an_encoding(3, 4, 5, 16)
-    plain = outcome(decoder, encoding, 3, False)
+    with torch.autocast(DEVICE.type, torch.bfloat16, enabled=half):
+        plain = outcome(decoder, encoding, 3, half)
     for name in ("empty", "empty_like"):
         make = getattr(torch, name)
         monkeypatch.setattr(torch, name, lambda *a, make=make, **k: _poisoned(make(*a, **k)))
     new = torch.Tensor.new_empty
     monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: _poisoned(new(*a, **k)))
-    assert_same(outcome(decoder, encoding, 3, True), plain)
+    with torch.autocast(DEVICE.type, torch.bfloat16, enabled=half):
+        assert_same(outcome(decoder, encoding, 3, True), plain)
 
 
 def _poisoned(tensor: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from torch_ctree.benchmarking import training
 from torch_ctree.data import Batch, Vocabulary
 from torch_ctree.devices import in_tf32
 from torch_ctree.models import ModelConfig, Seq2Seq
@@ -59,6 +60,20 @@ def test_as_in_float32(output, training, half, most):
         ):  # what is zero but for rounding is left out
             error = (found[name] - there).norm() / there.norm()
             assert error < most, f"{name}: {error:.3f}"
+
+
+@pytest.mark.parametrize("graphs", [False, True], ids=["one by one", "graphs"])
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_an_epoch(precision, graphs):
+    """Of SCAN: its losses are numbers, and become smaller."""
+    with in_tf32(GPU):
+        run = training._Going(training.settings(0, None, precision=precision), GPU)
+        run.steps.captures &= graphs
+        for _ in range(len(run.steps.shapes) - run.at):
+            run.go_on()
+    run.check()
+    losses = run.steps.losses[: run.at]
+    assert losses[-10:].mean() < losses[:10].mean() / 2
 
 
 @pytest.mark.parametrize("sentences", [1000, 7])
