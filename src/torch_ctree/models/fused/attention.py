@@ -116,18 +116,18 @@ def leaf_logit(
 @triton.jit(do_not_specialize=["place_leaf", "queries", "positions", "all_queries", "first_query"])
 def attend_backward(
     x, gamma, beta, keys, values, mask, grad, states, contexts, leaf, leaf_grad, seed,
-    grad_x, weights_out, scores_out, upstream_out, query_out, sums,
+    grad_x, weights_out, scores_out, upstream_out, hat_out, sums,
     queries, positions, all_queries, first_query, grad_stride, state_batch, leaf_batch, place_leaf, eps, scale,
     P_OUT: tl.constexpr, PLACE_OUT: tl.constexpr, P_LEAF: tl.constexpr, LEAF: tl.constexpr, ADD: tl.constexpr,
     H: tl.constexpr, BQ: tl.constexpr, BP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The derivative: → grad_x (B, Q, H); what the gradients of keys and values are products of; and sums.
+    """The derivative: → grad_x (B, Q, H); what the gradients of all else are products of; and sums.
 
-    weights_out, scores_out (B, all_queries, BP) and upstream_out, query_out (B, all_queries, H): the attention's
-    weights, their scores' gradients, the answers' gradients and the queries; this call's queries stand from first_query
-    on. Then grad_values = weights_outᵀ · upstream_out, grad_keys = scores_outᵀ · query_out.
+    weights_out, scores_out (B, all_queries, BP) and upstream_out, hat_out (B, all_queries, H): the attention's weights,
+    their scores' gradients, the answers' gradients and the normalised queries; this call's queries stand from
+    first_query on. ``source_gradients`` says what becomes of them.
 
-    sums (programs, B, 2H), of the gradients of gamma and beta; with LEAF (programs, B, 4H + 1), of those of the leaf's
+    sums (programs, B, BP): of the scores' gradients; with LEAF (programs, B, BP + 2H + 1), of those of the leaf's
     weights too. With ADD they are added to what is there. With LEAF the context's gradient also comes from the logit
     of being a leaf; contexts, what the forward pass found, stand where their gradient stands.
     """
@@ -146,7 +146,7 @@ def attend_backward(
     apart = q[:, None] * grad_stride + h[None, :]
     upstream = tl.load(grad + first * grad_stride + apart, mask=there, other=0.0).to(tl.float32)
     upstream *= keep(number, PLACE_OUT, b * queries * H + cell, P_OUT)
-    mine = sums + (block.to(tl.int64) * tl.num_programs(0) + b) * (4 * H + 1 if LEAF else 2 * H)
+    mine = sums + (block.to(tl.int64) * tl.num_programs(0) + b) * (BP + 2 * H + 1 if LEAF else BP)
     if LEAF:
         state = tl.load(states + b.to(tl.int64) * state_batch + cell, mask=there, other=0.0)
         context = tl.load(contexts + first * grad_stride + apart, mask=there, other=0.0).to(tl.float32)
@@ -154,23 +154,44 @@ def attend_backward(
         double = b * queries * 2 * H + q[:, None] * (2 * H) + h[None, :]
         kept = keep(number, place_leaf, double + H, P_LEAF) * of_logit
         upstream += kept * tl.load(leaf + H + h)[None, :]
-        _put(mine + 2 * H + h, tl.sum(keep(number, place_leaf, double, P_LEAF) * of_logit * state, 0), ADD)
-        _put(mine + 3 * H + h, tl.sum(kept * context, 0), ADD)
-        _put(mine + 4 * H, tl.sum(of_logit), ADD)
+        _put(mine + BP + h, tl.sum(keep(number, place_leaf, double, P_LEAF) * of_logit * state, 0), ADD)
+        _put(mine + BP + H + h, tl.sum(kept * context, 0), ADD)
+        _put(mine + BP + 2 * H, tl.sum(of_logit), ADD)
     of_weights = tl.dot(upstream, tl.trans(value), input_precision=PRECISION)
     of_scores = weights * (of_weights - tl.sum(weights * of_weights, 1)[:, None])
     of_query = tl.dot(of_scores, key, input_precision=PRECISION) * scale
     of_x = denormalised(of_query * scaled, hat, inverse, H)
     tl.store(grad_x + first * H + cell, of_x, mask=there)
-    # rows that only fill up have no upstream, so that they add nothing
-    _put(mine + h, tl.sum(of_query * hat, 0), ADD)
-    _put(mine + H + h, tl.sum(of_query, 0), ADD)
+    _put(mine + p, tl.sum(of_scores, 0), ADD)  # rows that only fill up have no upstream, so that they add nothing
     row = b.to(tl.int64) * all_queries + first_query
     short = q[:, None] * BP + p[None, :]
     tl.store(weights_out + row * BP + short, weights, mask=there)
     tl.store(scores_out + row * BP + short, of_scores, mask=there)
     tl.store(upstream_out + row * H + cell, upstream, mask=there)
-    tl.store(query_out + row * H + cell, query, mask=there)
+    tl.store(hat_out + row * H + cell, hat, mask=there)
+
+
+@triton.jit(do_not_specialize=["positions", "width"])
+def source_gradients(
+    slopes, sums, keys, gamma, beta, of_keys, of_norm, positions, width, scale,
+    H: tl.constexpr, BP: tl.constexpr,
+):  # fmt: skip
+    """The gradients of a sentence's keys, → of_keys (B, P, H), and its part in gamma's and beta's, → of_norm (B, 2H).
+
+    With s_qp the gradient of the score that query q gives to position p, and x̂ the normalised queries, sums over
+    queries come from S_p = Σ_q s_qp, which stands in sums (B, width), and M_p = Σ_q s_qp x̂_q, slopes (B, BP, H): a
+    key's gradient is (γ M_p + β S_p) scale, γ's is Σ_p key_p M_p scale, and β's Σ_p key_p S_p scale.
+    """
+    b = tl.program_id(0).to(tl.int64)
+    h, p = tl.arange(0, H), tl.arange(0, BP)
+    place, there = p[:, None] * H + h[None, :], (p < positions)[:, None]
+    slope = tl.load(slopes + b * BP * H + place).to(tl.float32) * scale
+    total = tl.load(sums + b * width + p)[:, None] * scale
+    key = tl.load(keys + b * positions * H + place, mask=there, other=0.0)
+    of_key = slope * tl.load(gamma + h)[None, :] + total * tl.load(beta + h)[None, :]
+    tl.store(of_keys + b * positions * H + place, of_key, mask=there)
+    tl.store(of_norm + b * 2 * H + h, tl.sum(key * slope, 0))
+    tl.store(of_norm + b * 2 * H + H + h, tl.sum(key * total, 0))
 
 
 @triton.jit
@@ -223,34 +244,46 @@ class Leaves(NamedTuple):
     place: int
 
 
+class Totals(NamedTuple):
+    """The gradients of all that queries share."""
+
+    keys: Tensor  # (B, P, H)
+    values: Tensor  # (B, P, H)
+    gamma: Tensor  # (H,)
+    beta: Tensor  # (H,)
+    leaf: Tensor  # (2H + 1,), or empty where there are no leaves
+
+
 class Gradients(NamedTuple):
     """What the backward pass leaves of some queries (B, Q) for the gradients of all else; see ``attend_backward``."""
 
     weights: Tensor  # (B, Q, BP)
     scores: Tensor  # (B, Q, BP)
     upstream: Tensor  # (B, Q, H)
-    queries: Tensor  # (B, Q, H)
-    sums: Tensor  # (programs, B, 2H or 4H + 1)
+    hats: Tensor  # (B, Q, H)
+    sums: Tensor  # (programs, B, BP or BP + 2H + 1)
 
     @classmethod
     def empty(cls, queries: int, most_at_once: int, sources: Sources, dtype: torch.dtype, leaves: bool) -> Gradients:
         """Not yet written. most_at_once: queries of one call; dtype: of what is multiplied; leaves: with logits"""
         B, P, H = sources.keys.shape
-        sizes = (B, queries, block_of(P)), (B, queries, block_of(P)), (B, queries, H), (B, queries, H)
-        programs = triton.cdiv(most_at_once, BACKWARD[block_of(P)].queries)
-        multiplied = (sources.keys.new_empty(size, dtype=dtype) for size in sizes)
-        return cls(*multiplied, sources.keys.new_empty(programs, B, 4 * H + 1 if leaves else 2 * H))
+        size = block_of(P)
+        sizes = (B, queries, size), (B, queries, size), (B, queries, H), (B, queries, H)
+        programs = triton.cdiv(most_at_once, BACKWARD[size].queries)
+        multiplied = (sources.keys.new_empty(each, dtype=dtype) for each in sizes)
+        return cls(*multiplied, sources.keys.new_empty(programs, B, size + 2 * H + 1 if leaves else size))
 
-    def of_sources(self, positions: int) -> tuple[Tensor, Tensor]:
-        """Of keys and values, (B, P, H) each."""
-        products = torch.bmm(self.scores.mT, self.queries), torch.bmm(self.weights.mT, self.upstream)
-        keys, values = (product[:, :positions].float() for product in products)
-        return keys, values
-
-    def summed(self) -> tuple[Tensor, ...]:
-        """Of gamma and beta (H,), and where there are leaves of their weights (2H + 1,)"""
-        H, width = self.queries.shape[-1], self.sums.shape[-1]
-        return column_sums(self.sums.view(-1, width)).split([H, H, *([width - 2 * H] if width > 2 * H else [])])
+    def totals(self, sources: Sources, norm: Normalisation) -> Totals:
+        """Summed up over all queries; see ``source_gradients``."""
+        (B, P, H), (programs, _, width), size = sources.keys.shape, self.sums.shape, self.scores.shape[-1]
+        slopes, of_values = torch.bmm(self.scores.mT, self.hats), torch.bmm(self.weights.mT, self.upstream)
+        sums = column_sums(self.sums.view(programs, -1)).view(B, width)
+        of_keys, of_norm = torch.empty_like(sources.keys), norm.weight.new_empty(B, 2 * H)
+        source_gradients[(B,)](
+            slopes, sums, sources.keys, norm.weight, norm.bias, of_keys, of_norm, P, width, 1 / math.sqrt(H),
+            H=H, BP=size, num_warps=4,
+        )  # fmt: skip
+        return Totals(of_keys, of_values[:, :P].float(), *column_sums(of_norm).split(H), sums[:, size:].sum(0))
 
 
 def attend(
@@ -322,9 +355,9 @@ class _Attended(torch.autograd.Function):
         norm, of_x = Normalisation(gamma, beta, ctx.eps), torch.empty_like(x)
         attend_back(x, norm, sources, grad, out, seed, left, of_x, p_out=ctx.p_out)
         of_states = dropped((of_x @ weight).view_as(grad), seed, ctx.p_query, QUERY_PLACE)
-        of_gamma, of_beta = left.summed()
-        of_weight, of_sources = (of_x.T @ query).float(), left.of_sources(keys.shape[1])
-        return of_states, of_weight, column_sums(of_x), of_gamma, of_beta, *of_sources, *(None,) * 6
+        shared = left.totals(sources, norm)
+        of_weight, of_sources = (of_x.T @ query).float(), (shared.keys, shared.values)
+        return of_states, of_weight, column_sums(of_x), shared.gamma, shared.beta, *of_sources, *(None,) * 6
 
 
 def attended(

@@ -23,6 +23,7 @@ from torch_ctree.models.fused.attention import (
     Leaves,
     Normalisation,
     Sources,
+    Totals,
     attend,
     attend_back,
     fits,
@@ -384,14 +385,16 @@ class _Expansion(torch.autograd.Function):
             B, states.stride(0), of_logits.stride(0),
             P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS, num_warps=WARPS,
         )  # fmt: skip
-        asked = left if s.depth > 1 else None  # a tree of one level asks nothing of the source
-        of_sources = left.of_sources(keys.shape[1]) if asked else (None, None)
+        asked = None  # a tree of one level asks nothing of the source
+        if s.depth > 1:
+            asked = left.totals(sources, Normalisation(w.query_norm, w.query_norm_bias, s.query_eps))
+        of_sources = (None, None) if asked is None else (asked.keys, asked.values)
         of_weights = _weight_gradients(buffers, grads, sums.all, hidden_sums.all, of_leaf.sum(0), asked)
         return of_root, of_context, *of_sources, None, None, None, *of_weights
 
 
 def _weight_gradients(
-    buffers: _Buffers, grads: _Buffers, sums: Tensor, hidden_sums: Tensor, of_leaf: Tensor, asked: Gradients | None
+    buffers: _Buffers, grads: _Buffers, sums: Tensor, hidden_sums: Tensor, of_leaf: Tensor, asked: Totals | None
 ) -> tuple[Tensor | None, ...]:
     """One product for each weight and one sum for each bias, in the order of ``Weights``."""
 
@@ -400,8 +403,8 @@ def _weight_gradients(
 
     of_query: tuple[Tensor | None, ...] = (None,) * 4
     if asked is not None:
-        *vectors, leaf = asked.summed()
-        of_query, of_leaf = (*layer(grads.queries, buffers.dropped), *vectors), of_leaf + leaf
+        of_query = (*layer(grads.queries, buffers.dropped), asked.gamma, asked.beta)
+        of_leaf = of_leaf + asked.leaf
     of_norm = column_sums(sums).chunk(2)
     return (
         *of_query,
