@@ -1,7 +1,7 @@
 """Many runs side by side on one machine, and what is shown of them.
 
-Each run is what it is alone; only the machine is shared. Where a run gets only a part of a GPU, torch may choose other
-kernels for its products than it would alone, whose results are the same within rounding.
+Each run is what it is alone; only the machine is shared. Where a run gets only a part of a GPU, products may be cut
+into other pieces than alone, so that results are the same within rounding.
 """
 
 from __future__ import annotations
