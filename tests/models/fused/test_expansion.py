@@ -105,6 +105,12 @@ def test_a_gradient_of_one_of_its_results(which):
     torch.testing.assert_close(*found, atol=1e-4, rtol=1e-3)
 
 
+def test_programs_that_take_many_rows(monkeypatch):
+    monkeypatch.setattr(expansion, "MANY", 6)
+    decoder, encoding = a_decoder(), an_encoding(3, 4, 5, 16)
+    assert_same(*(outcome(decoder, encoding, 3, on) for on in (True, False)))
+
+
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "bfloat16"])
 def test_every_number_is_written(monkeypatch, half):
     decoder, encoding = a_decoder(), an_encoding(3, 4, 5, 16)

@@ -39,6 +39,8 @@ ROWS, WARPS = 2, 1
 """Vertices that a program takes at a time: in one warp, sums over units need not wait for others."""
 ROWS_SUMMED = 32
 """The same where sums go over vertices."""
+MANY, REPEAT = 4096, 4
+"""Where a level has so many vertices, a program of ``_children_backward`` takes some more of them in turn."""
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -139,38 +141,56 @@ def _children_backward(
     made, cat, states, gamma, beta, grad_states, of_query, of_cat, of_gated, leaf, of_leaf, seed,
     of_made, of_parent, sums, rows, level, state_batch, leaf_batch, place, place_query, place_leaf, eps,
     P: tl.constexpr, P_QUERY: tl.constexpr, INNER: tl.constexpr, EXACT: tl.constexpr, H: tl.constexpr,
-    ROWS: tl.constexpr,
+    ROWS: tl.constexpr, REPEAT: tl.constexpr,
 ):  # fmt: skip
     """The derivative of ``_children``: → of_made (rows, 4H), of_parent (rows, H).
 
-    And sums (programs, 2H): of the gradients of gamma and beta.
+    And sums (programs, 6H): of the gradients of gamma, of beta, and of what was made. A program takes ROWS rows REPEAT
+    times, so that these are few.
 
     of_query, of_cat, of_gated are those of the children's level, whose numbers for dropout the places are.
     """
-    row, h = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, H)
-    there, number = (row < rows)[:, None], tl.load(seed)
-    parent = _parent(cat, states, number, row, h, there, level, state_batch, place - 1, P, EXACT, H)
+    h, number = tl.arange(0, H), tl.load(seed)
     scale, shift = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :]
-    g_parent, g_gamma, g_beta = tl.zeros((ROWS, H), tl.float32), tl.zeros((H,), tl.float32), tl.zeros((H,), tl.float32)
-    for side in tl.static_range(2):
-        at = row[:, None] * (4 * H) + side * H + h[None, :]
-        gate = tl.sigmoid(tl.load(made + at, mask=there, other=0.0).to(tl.float32))
-        hat, inverse = normalised(tl.load(made + at + 2 * H, mask=there, other=0.0).to(tl.float32), eps, H)
-        candidate = tanh(hat * scale + shift)
-        grad = _state_gradient(
-            grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, 2 * row + side, h, row < rows, 2 * level,
-            state_batch, leaf_batch, place, place_query, place_leaf, P, P_QUERY, INNER, INNER, H,
-        )  # fmt: skip
-        tl.store(of_made + at, grad * (candidate - parent) * gate * (1.0 - gate), mask=there)
-        inner = grad * gate * (1.0 - candidate * candidate)
-        g_gamma += tl.sum(inner * hat, 0)
-        g_beta += tl.sum(inner, 0)
-        tl.store(of_made + at + 2 * H, denormalised(inner * scale, hat, inverse, H), mask=there)
-        g_parent += grad * (1.0 - gate)
-    tl.store(of_parent + row[:, None] * H + h[None, :], g_parent, mask=there)
-    mine = sums + tl.program_id(0) * 2 * H + h
+    g_gamma, g_beta = tl.zeros((H,), tl.float32), tl.zeros((H,), tl.float32)
+    left_gate, left_new = tl.zeros((H,), tl.float32), tl.zeros((H,), tl.float32)
+    right_gate, right_new = tl.zeros((H,), tl.float32), tl.zeros((H,), tl.float32)
+    for turn in range(REPEAT):
+        row = (tl.program_id(0) * REPEAT + turn) * ROWS + tl.arange(0, ROWS)
+        there = (row < rows)[:, None]
+        parent = _parent(cat, states, number, row, h, there, level, state_batch, place - 1, P, EXACT, H)
+        g_parent = tl.zeros((ROWS, H), tl.float32)
+        for side in tl.static_range(2):
+            at = row[:, None] * (4 * H) + side * H + h[None, :]
+            gate = tl.sigmoid(tl.load(made + at, mask=there, other=0.0).to(tl.float32))
+            hat, inverse = normalised(tl.load(made + at + 2 * H, mask=there, other=0.0).to(tl.float32), eps, H)
+            candidate = tanh(hat * scale + shift)
+            grad = _state_gradient(
+                grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, 2 * row + side, h, row < rows,
+                2 * level, state_batch, leaf_batch, place, place_query, place_leaf, P, P_QUERY, INNER, INNER, H,
+            )  # fmt: skip
+            of_gate = grad * (candidate - parent) * gate * (1.0 - gate)
+            inner = grad * gate * (1.0 - candidate * candidate)
+            of_new = denormalised(inner * scale, hat, inverse, H)
+            tl.store(of_made + at, of_gate, mask=there)
+            tl.store(of_made + at + 2 * H, of_new, mask=there)
+            g_parent += grad * (1.0 - gate)
+            g_gamma += tl.sum(inner * hat, 0)
+            g_beta += tl.sum(inner, 0)
+            if side == 0:
+                left_gate += tl.sum(of_gate, 0)
+                left_new += tl.sum(of_new, 0)
+            else:
+                right_gate += tl.sum(of_gate, 0)
+                right_new += tl.sum(of_new, 0)
+        tl.store(of_parent + row[:, None] * H + h[None, :], g_parent, mask=there)
+    mine = sums + tl.program_id(0) * 6 * H + h
     tl.store(mine, g_gamma)
     tl.store(mine + H, g_beta)
+    tl.store(mine + 2 * H, left_gate)
+    tl.store(mine + 3 * H, right_gate)
+    tl.store(mine + 4 * H, left_new)
+    tl.store(mine + 5 * H, right_new)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -278,16 +298,16 @@ class _Buffers(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """What the programs of all levels have summed up, (programs, 2H), and of each level."""
+    """What the programs of all levels have summed up, (programs, width), and of each level."""
 
     all: Tensor
     of: tuple[Tensor, ...]
 
     @classmethod
-    def empty(cls, root: Tensor, batch: int, depth: int, rows: int) -> _Sums:
-        """For programs of so many rows each."""
-        programs = [triton.cdiv(batch << d, rows) for d in range(depth)]
-        buffer = root.new_empty(sum(programs), 2 * root.shape[1])
+    def empty(cls, root: Tensor, width: int, rows: list[int]) -> _Sums:
+        """rows: of a program, level by level"""
+        programs = [triton.cdiv(len(root) << d, each) for d, each in enumerate(rows)]
+        buffer = root.new_empty(sum(programs), width)
         return cls(buffer, buffer.split(programs))
 
 
@@ -349,7 +369,9 @@ class _Expansion(torch.autograd.Function):
         of_logits = (zero.expand(states.shape[:2]) if grad_logits is None else grad_logits).contiguous()
         grads = _Buffers(*(torch.empty_like(buffer) for buffer in buffers))
         m = w.multiplied(s.dtype)
-        sums, hidden_sums = (_Sums.empty(root, B, s.depth, rows) for rows in (ROWS, ROWS_SUMMED))
+        repeats = [REPEAT if B << d >= MANY else 1 for d in range(s.depth)]
+        sums = _Sums.empty(root, 6 * H, [ROWS * times for times in repeats])
+        hidden_sums = _Sums.empty(root, 2 * H, [ROWS_SUMMED] * s.depth)
         left = Gradients.empty((1 << s.depth) - 2, 1 << (s.depth - 1), sources, s.dtype, leaves=True)
         of_gated = root
         for d in reversed(range(s.depth)):
@@ -359,7 +381,8 @@ class _Expansion(torch.autograd.Function):
                 here.made, here.cat, states, w.norm, w.norm_bias, of_states, below.dropped, below.cat, of_gated, w.leaf,
                 of_logits, seed, there.made, of_parent, sums.of[d], len(here.cat), 1 << d, states.stride(0),
                 of_logits.stride(0), STATE + d + 1, QUERY + d + 1, LEAF + d + 1, s.eps,
-                P=s.p, P_QUERY=s.p_query, INNER=inner, EXACT=s.dtype == torch.float32, H=H, ROWS=ROWS, num_warps=WARPS,
+                P=s.p, P_QUERY=s.p_query, INNER=inner, EXACT=s.dtype == torch.float32, H=H, ROWS=ROWS,
+                REPEAT=repeats[d], num_warps=WARPS,
             )  # fmt: skip
             of_gated = of_parent
             torch.mm(there.made, m.second, out=there.hidden)
@@ -398,21 +421,19 @@ def _weight_gradients(
 ) -> tuple[Tensor | None, ...]:
     """One product for each weight and one sum for each bias, in the order of ``Weights``."""
 
-    def layer(outputs: Tensor, inputs: Tensor, summed: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return (outputs.T @ inputs).float(), column_sums(outputs if summed is None else summed)
+    def weight(outputs: Tensor, inputs: Tensor) -> Tensor:
+        return (outputs.T @ inputs).float()
 
+    H = buffers.dropped.shape[1]
     of_query: tuple[Tensor | None, ...] = (None,) * 4
     if asked is not None:
-        of_query = (*layer(grads.queries, buffers.dropped), asked.gamma, asked.beta)
+        of_bias = column_sums(grads.queries)
+        of_query = weight(grads.queries, buffers.dropped), of_bias, asked.gamma, asked.beta
         of_leaf = of_leaf + asked.leaf
-    of_norm = column_sums(sums).chunk(2)
-    return (
-        *of_query,
-        *layer(grads.hidden, buffers.cat, hidden_sums),
-        *layer(grads.made, buffers.hidden),
-        *of_norm,
-        of_leaf,
-    )
+    of_first = weight(grads.hidden, buffers.cat), column_sums(hidden_sums)
+    of_norm, of_norm_bias, of_second_bias = column_sums(sums).split([H, H, 4 * H])
+    of_second = weight(grads.made, buffers.hidden), of_second_bias
+    return *of_query, *of_first, *of_second, of_norm, of_norm_bias, of_leaf
 
 
 def can_expand(positions: int, width: int, depth: int, batch: int, dtype: torch.dtype) -> bool:
