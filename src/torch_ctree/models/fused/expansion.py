@@ -311,6 +311,10 @@ class _Sums(NamedTuple):
         return cls(buffer, buffer.split(programs))
 
 
+def _query_norm(w: Weights, s: Settings) -> Normalisation:
+    return Normalisation(w.query_norm, w.query_norm_bias, s.query_eps)
+
+
 def _leaves(states: Tensor, logits: Tensor, w: Weights, s: Settings, d: int) -> Leaves:
     """The logits of the vertices of one level."""
     first = (1 << d) - 1
@@ -340,8 +344,8 @@ class _Expansion(torch.autograd.Function):
             here, inner = buffers.level(d, B), d + 1 < s.depth
             if d:
                 torch.addmm(m.query_bias, here.dropped, m.query.T, out=here.queries)
-                norm = Normalisation(w.query_norm, w.query_norm_bias, s.query_eps)
-                attend(here.queries, norm, sources, here.cat[:, H:], seed, leaves=_leaves(states, logits, w, s, d))
+                leaves = _leaves(states, logits, w, s, d)
+                attend(here.queries, _query_norm(w, s), sources, here.cat[:, H:], seed, leaves=leaves)
             torch.ops.aten._addmm_activation.out(m.first_bias, here.cat, m.first.T, out=here.hidden)
             torch.addmm(m.second_bias, here.hidden, m.second.T, out=here.made)
             below = buffers.level(d + 1, B) if inner else here
@@ -395,10 +399,9 @@ class _Expansion(torch.autograd.Function):
             if grad_contexts is not None:
                 there.cat[:, H:] += grad_contexts[_rows(d, B)]
             if d:
-                norm = Normalisation(w.query_norm, w.query_norm_bias, s.query_eps)
                 attend_back(
-                    here.queries, norm, sources, there.cat[:, H:], here.cat[:, H:], seed, left, there.queries,
-                    (1 << d) - 2, inner, leaves=_leaves(states, of_logits, w, s, d),
+                    here.queries, _query_norm(w, s), sources, there.cat[:, H:], here.cat[:, H:], seed, left,
+                    there.queries, (1 << d) - 2, inner, leaves=_leaves(states, of_logits, w, s, d),
                 )  # fmt: skip
                 torch.mm(there.queries, m.query, out=there.dropped)
         of_root, of_context = torch.empty_like(root), torch.empty_like(context)
@@ -408,9 +411,8 @@ class _Expansion(torch.autograd.Function):
             B, states.stride(0), of_logits.stride(0),
             P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS, num_warps=WARPS,
         )  # fmt: skip
-        asked = None  # a tree of one level asks nothing of the source
-        if s.depth > 1:
-            asked = left.totals(sources, Normalisation(w.query_norm, w.query_norm_bias, s.query_eps))
+        # a tree of one level asks nothing of the source
+        asked = left.totals(sources, _query_norm(w, s)) if s.depth > 1 else None
         of_sources = (None, None) if asked is None else (asked.keys, asked.values)
         of_weights = _weight_gradients(buffers, grads, sums.all, hidden_sums.all, of_leaf.sum(0), asked)
         return of_root, of_context, *of_sources, None, None, None, *of_weights
