@@ -308,12 +308,29 @@ def test_a_run_without_dropout_is_the_plain_run(tmp_path, place):
 def test_a_run_in_bfloat16(tmp_path, place):
     """With graphs, with dropout, and at the paper's width; every epoch's losses are numbers, near those of TF32."""
     for precision in ("bf16-mixed", "32-true"):
-        model = {"width": 128, "depth": 4}
-        config = on_gpu(place, trainer={"precision": precision}, model=model, optimisation={"max_epochs": 3})
-        train(config, tmp_path / precision)
+        train(in_bfloat16(place, trainer={"precision": precision}), tmp_path / precision)
     for half, full in zip(rows(tmp_path / "bf16-mixed"), rows(tmp_path / "32-true"), strict=True):
         assert half["train_loss"] == pytest.approx(full["train_loss"], rel=0.1)
         assert half["validation_loss"] == pytest.approx(full["validation_loss"], rel=0.1)
+
+
+@needs_gpu
+def test_runs_in_bfloat16_side_by_side(tmp_path, place):
+    """So many that in another precision each would get a part of the GPU."""
+    configs = [in_bfloat16(place, seed=seed) for seed in range(4)]
+    runs = [Run(config, tmp_path / f"together-{seed}") for seed, config in enumerate(configs)]
+    assert not any(found.error for found in train_together(runs, 4, Console(quiet=True)))
+    for seed, config in enumerate(configs[:2]):
+        train(config, tmp_path / f"alone-{seed}")
+        for one, other in zip(rows(tmp_path / f"alone-{seed}"), rows(tmp_path / f"together-{seed}"), strict=True):
+            assert one == pytest.approx(other, rel=1e-2)
+
+
+def in_bfloat16(place: Path, **changes: Any):
+    """At the paper's width, and slowly, so that what comes of rounding stays small."""
+    slowly = {"max_epochs": 3, "lr": 1e-3, "eps": EPS}
+    trainer = {"precision": "bf16-mixed", **changes.pop("trainer", {})}
+    return on_gpu(place, trainer=trainer, model={"width": 128, "depth": 4}, optimisation=slowly, **changes)
 
 
 @needs_gpu

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_ctree.training import sharing
-from torch_ctree.training.sharing import LOGS, PIPES, SHARE, VISIBLE, shared_gpu
+from tests.training.runs import settings
+from torch_ctree.training import running, sharing
+from torch_ctree.training.errors import TrainingError
+from torch_ctree.training.sharing import LOGS, PIPES, SHARE, VISIBLE, check_part, shared_gpu
 
 SCRIPT = f"""#!/bin/sh
 if [ "$1" = -d ]; then asked=start; else read asked; fi
@@ -45,7 +47,7 @@ def refuse(line: str) -> None:
 
 def test_a_service_for_a_while(calls):
     before = dict(os.environ)
-    with shared_gpu(refuse, 2) as variables:
+    with shared_gpu(refuse, 2, ["32-true"]) as variables:
         folder = Path(variables[PIPES])
         assert set(variables) == {PIPES, LOGS}
         assert (folder / "control").exists()
@@ -58,7 +60,7 @@ def test_a_service_for_a_while(calls):
 
 
 def test_it_ends_with_an_error(calls):
-    with pytest.raises(KeyboardInterrupt), shared_gpu(refuse, 2) as variables:
+    with pytest.raises(KeyboardInterrupt), shared_gpu(refuse, 2, ["32-true"]) as variables:
         raise KeyboardInterrupt
     assert [line.split()[0] for line in calls.read_text().splitlines()] == ["start", "quit"]
     assert not Path(variables[PIPES]).exists()
@@ -68,7 +70,7 @@ def test_it_ends_with_a_process_that_is_killed(calls):
     program = (
         "import sys, time, torch; from torch_ctree.training import sharing; torch.cuda.is_available = lambda: True\n"
         "sharing.PROBE = ''\n"
-        "with sharing.shared_gpu(print, 2) as variables: print(*variables.values(), flush=True); time.sleep(60)"
+        "with sharing.shared_gpu(print, 2, []) as variables: print(*variables.values(), flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -86,7 +88,7 @@ def test_it_ends_with_a_process_that_is_killed(calls):
 def test_gpus_count_from_0_for_its_clients(calls, monkeypatch):
     monkeypatch.setenv(VISIBLE, "3,5")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with shared_gpu(refuse, 2) as variables:
+    with shared_gpu(refuse, 2, ["32-true"]) as variables:
         assert variables[VISIBLE] == "0,1"
     assert [line.split()[-1] for line in calls.read_text().splitlines()] == ["3,5", "3,5"]
 
@@ -95,7 +97,7 @@ def refused(folder: Path) -> str:
     """The one line that is said; no folder is left."""
     said: list[str] = []
     before = set(folder.glob("mps-*"))
-    with shared_gpu(said.append, 10) as variables:
+    with shared_gpu(said.append, 10, ["32-true"]) as variables:
         assert variables == {}
     assert set(folder.glob("mps-*")) == before
     (line,) = said
@@ -135,27 +137,51 @@ def made_in(folder: Path):
 
 def test_somebody_elses_service(calls, monkeypatch, tmp_path):
     monkeypatch.setenv(PIPES, str(tmp_path))
-    with shared_gpu(refuse, 2) as variables:
+    with shared_gpu(refuse, 2, ["32-true"]) as variables:
         assert variables == {}
     assert calls.read_text() == ""
 
 
-@pytest.mark.parametrize(("processes", "share"), [(2, None), (3, None), (4, "75"), (10, "30"), (400, "1")])
+@pytest.mark.parametrize(("processes", "share"), [(1, None), (2, None), (3, "66"), (4, "50"), (10, "20"), (400, "1")])
 def test_how_much_of_the_gpu(calls, monkeypatch, tmp_path, processes, share):
-    with shared_gpu(refuse, processes) as variables:
+    with shared_gpu(refuse, processes, ["32-true"]) as variables:
         assert variables.get(SHARE) == share
     monkeypatch.setenv(SHARE, "50")  # whoever knows better
-    with shared_gpu(refuse, processes) as variables:
+    with shared_gpu(refuse, processes, ["32-true"]) as variables:
         assert SHARE not in variables
     monkeypatch.delenv(SHARE)
     monkeypatch.setenv(PIPES, str(tmp_path))  # somebody else's service
-    with shared_gpu(refuse, processes) as variables:
+    with shared_gpu(refuse, processes, ["32-true"]) as variables:
         assert variables == ({} if share is None else {SHARE: share})
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
+def test_in_16_bits_all_of_the_gpu_for_each(calls, precision):
+    """With a part of it, cuBLAS gets products wrong."""
+    with shared_gpu(refuse, 10, ["32-true", precision]) as variables:
+        assert PIPES in variables
+        assert SHARE not in variables
+
+
+@pytest.mark.parametrize(("precision", "part"), [("bf16-mixed", "30"), ("16-mixed", "99.5")])
+def test_a_precision_that_cannot_be_trusted_with_a_part_of_a_gpu(monkeypatch, tmp_path, precision, part):
+    monkeypatch.setenv(SHARE, part)
+    monkeypatch.setattr(running, "_on_gpu", lambda trainer: True)
+    config = settings(tmp_path, trainer={"precision": precision})
+    with pytest.raises(TrainingError, match=f"^trainer.precision: got {precision} with {SHARE}={part}, .*$"):
+        running.train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("precision", "part"), [("bf16-mixed", "100"), ("bf16-mixed", ""), ("32-true", "30")])
+def test_one_that_can(monkeypatch, precision, part):
+    monkeypatch.setenv(SHARE, part)
+    check_part(precision)
 
 
 def test_no_gpu(calls, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with shared_gpu(refuse, 2) as variables:
+    with shared_gpu(refuse, 2, ["32-true"]) as variables:
         assert variables == {}
     assert calls.read_text() == ""
 

@@ -103,12 +103,10 @@ def test_a_gpu_is_shared_where_there_are_several(monkeypatch, tmp_path, at_once,
         return variables
 
     monkeypatch.setattr(together, "has_gpu", lambda: True)
-    monkeypatch.setattr(
-        together, "shared_gpu", lambda tell, processes: together.nullcontext({"PIPE": f"for {processes}"})
-    )
+    monkeypatch.setattr(together, "shared_gpu", lambda tell, *of: together.nullcontext({"PIPE": of}))
     monkeypatch.setattr(together, "run_together", run)
     runs = [Run(TrainConfig(), tmp_path / "a"), Run(TrainConfig(), tmp_path / "b")]
-    assert train_together(runs, at_once, Console(quiet=True)) == ({"PIPE": "for 2"} if shared else {})
+    assert train_together(runs, at_once, Console(quiet=True)) == ({"PIPE": (2, ["32-true"] * 2)} if shared else {})
 
 
 def test_the_table(monkeypatch, tmp_path):

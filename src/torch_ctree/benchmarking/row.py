@@ -78,7 +78,7 @@ def row(
     """All runs → their results, and the minutes from the first import to the last test."""
     start = time.perf_counter()
     entries = [Entry(name, seed, str(folder), root, precision) for name in presets for seed in range(seeds)]
-    with shared_gpu(tell, min(at_once, len(entries))) as variables:
+    with shared_gpu(tell, min(at_once, len(entries)), [precision]) as variables:
         outcomes = run_together(_train_and_test, entries, at_once, variables, _Say(tell))
     minutes = (time.perf_counter() - start) / 60
     runs = [

@@ -107,7 +107,6 @@ FIGURES = (
         "the same in bfloat16",
         "ms",
         lambda s: training.seeds_in_processes(s.seeds, s.root, s.tell, "bf16-mixed"),
-        target=1.2,
     ),
     Figure(
         "streams",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
 import time
@@ -188,7 +189,7 @@ def _one_of_several(job: Seed, tell: Tell) -> float:
 
 def seeds_in_processes(seeds: int, root: str | None, tell: Tell, precision: str = "32-true") -> dict[str, Any]:
     """Ten runs in ten processes that share the GPU: the time of a step of each, over how many there are."""
-    with tempfile.TemporaryDirectory() as folder, shared_gpu(tell, seeds) as variables:
+    with tempfile.TemporaryDirectory() as folder, shared_gpu(tell, seeds, [precision]) as variables:
         jobs = [Seed(n, seeds, folder, root, precision) for n in range(seeds)]
         outcomes = run_together(_one_of_several, jobs, seeds, variables)
     if failed := [outcome.error for outcome in outcomes if outcome.error]:
@@ -199,7 +200,7 @@ def seeds_in_processes(seeds: int, root: str | None, tell: Tell, precision: str 
         "seeds": seeds,
         "slowest_step_ms": 1e3 * max(times),
         "shared": bool(variables),
-        "percentage_of_gpu_each": int(variables.get(SHARE, 100)),
+        "percentage_of_gpu_each": float(variables.get(SHARE) or os.environ.get(SHARE, "100")),
     }
 
 

@@ -31,6 +31,7 @@ from torch_ctree.training.errors import TrainingError
 from torch_ctree.training.module import Training
 from torch_ctree.training.preparation import Prepared, prepare
 from torch_ctree.training.progress import ProgressLine
+from torch_ctree.training.sharing import check_part
 
 MAY_CHANGE = (
     *(f"trainer.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy", "deterministic", "fast")),
@@ -94,6 +95,7 @@ def _train(
         model = make_model(prepared, config.seed)
         keeper = Keeper(folder, config.optimisation.checkpoint_steps)
         if _on_gpu(config.trainer):
+            check_part(config.trainer.precision)
             stack.enter_context(_gpu())
             stack.enter_context(fused.switched(config.trainer.fast))
         trainer = _trainer(

@@ -10,19 +10,23 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import torch
 
 from torch_ctree.data.errors import in_one_line
+from torch_ctree.training.errors import TrainingError
 
 CONTROL = "nvidia-cuda-mps-control"
 PIPES, LOGS, VISIBLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_VISIBLE_DEVICES"
 SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-TIMES = 3
+TIMES = 2
 """A process may use so many times its share of the GPU: with all of it, each would often be in the others' way."""
+IN_PARTS = "32-true"
+"""The only precision of training whose products are right with a part of a GPU too. In 16 bits, on an H200 with cuBLAS
+13.0, many kernels then leave parts of their answer unwritten (benchmarks/results/products.json)."""
 PATIENCE = 60
 """Seconds for a program that should take one."""
 
@@ -69,28 +73,41 @@ def has_gpu() -> bool:
 
 
 @contextmanager
-def shared_gpu(tell: Callable[[str], None], processes: int) -> Iterator[dict[str, str]]:
+def shared_gpu(tell: Callable[[str], None], processes: int, precisions: Collection[str]) -> Iterator[dict[str, str]]:
     """Let so many processes share the GPU for a while → the environment variables that they need.
 
     A service that the environment already names is used, and left alone. Where there is no GPU, nothing happens.
 
     tell: gets a line where a GPU cannot be shared, so that processes take turns on it
+    precisions: of what they train; each gets a part of the GPU if that is right in all of them
     """
     with ExitStack() as stack:
         variables = {}
         if has_gpu():
             try:
                 service = {} if os.environ.get(PIPES) else stack.enter_context(_service())
-                variables = service | _share(processes)
+                variables = service | _share(processes, precisions)
             except _RefusedError as refused:
                 tell(f"the GPU cannot be shared: {refused}; the runs take turns on it, which is slower")
         yield variables
 
 
-def _share(processes: int) -> dict[str, str]:
+def check_part(precision: str) -> None:
+    """Refuse a precision whose products cannot be trusted in this process: see ``IN_PARTS``."""
+    part = os.environ.get(SHARE, "")
+    if precision != IN_PARTS and part.replace(".", "", 1).isdecimal() and float(part) < 100:
+        raise TrainingError(
+            f"trainer.precision: got {precision} with {SHARE}={part}, and with a part of a GPU its products can come "
+            f"out wrong; expected {IN_PARTS}, or that variable unset"
+        )
+
+
+def _share(processes: int, precisions: Collection[str]) -> dict[str, str]:
     """How much of the GPU each of them may use, unless the environment says it already."""
     percentage = max(1, 100 * TIMES // processes)
-    return {} if percentage >= 100 or os.environ.get(SHARE) else {SHARE: str(percentage)}
+    if percentage >= 100 or os.environ.get(SHARE) or any(precision != IN_PARTS for precision in precisions):
+        return {}
+    return {SHARE: str(percentage)}
 
 
 @contextmanager

@@ -65,9 +65,10 @@ def train_together(runs: Sequence[Run], at_once: int, console: Console | None = 
 
     side_by_side = min(at_once, len(runs))
     several_on_gpu = side_by_side > 1 and any(_on_gpu(run.config) for run in runs)
+    precisions = [run.config.trainer.precision for run in runs]
     board = (_Table if console.is_terminal else _Log)(runs, tell)
     with (
-        shared_gpu(tell, side_by_side) if several_on_gpu else nullcontext({}) as variables,
+        shared_gpu(tell, side_by_side, precisions) if several_on_gpu else nullcontext({}) as variables,
         Live(board, console=console, transient=True) if isinstance(board, _Table) else nullcontext(),
     ):
         return run_together(_train, runs, at_once, variables, board)
