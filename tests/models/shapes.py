@@ -56,8 +56,7 @@ def produce(
 def output_scores(
     output: Output, states: Float[Tensor, "B Q H"], contexts: Float[Tensor, "B Q H"] | None, encoding: Encoding, K: int
 ) -> tuple[Float[Tensor, "B Q H"], Float[Tensor, "{K} H"], Float[Tensor, "{K}"] | None, Float[Tensor, "B Q {K}"]]:
-    scores = output(states, contexts, encoding)
-    return (*scores, scores.logits())
+    return (*output(states, contexts, encoding), output.logits(states, contexts, encoding))
 
 
 @checked

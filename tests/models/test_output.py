@@ -21,7 +21,7 @@ def parts(output: str) -> tuple[CTree, Output, Encoding]:
 def test_by_hand(output):
     _, layer, encoding = parts(output)
     states, contexts = torch.randn(2, 4, 3, 4, dtype=double)
-    found = layer(states, contexts, encoding).logits()
+    found = layer.logits(states, contexts, encoding)
     for b in range(4):
         source = plain.source(encoding, b)
         for q in range(3):
@@ -39,9 +39,9 @@ def test_lexical_attention_sees_words_without_their_context():
     _, layer, _ = parts("lexical-attention")
     encode = tiny_model(output="lexical-attention").encoder
     encoding = encode(torch.tensor([[2, 2, 2, 2]]), torch.tensor([4]))
-    logits = layer(torch.randn(1, 6, 4, dtype=double), None, encoding).logits()
+    logits = layer.logits(torch.randn(1, 6, 4, dtype=double), None, encoding)
     torch.testing.assert_close(logits, logits[:, :1].expand(-1, 6, -1))
-    other = layer(torch.randn(1, 1, 4, dtype=double), None, encode(torch.tensor([[2, 3]]), torch.tensor([1]))).logits()
+    other = layer.logits(torch.randn(1, 1, 4, dtype=double), None, encode(torch.tensor([[2, 3]]), torch.tensor([1])))
     torch.testing.assert_close(other, logits[:, :1])
 
 
@@ -49,5 +49,4 @@ def test_lexical_attention_starts_with_all_words_alike():
     model = tiny_model(output="lexical-attention")
     fresh = type(model)(model.config, model.source, model.target)
     assert isinstance(fresh.decoder, CTree)
-    scores = fresh.decoder.output(torch.randn(4, 3, 4), None, fresh.encode(some_batch()))
-    assert not scores.logits().any()
+    assert not fresh.decoder.output.logits(torch.randn(4, 3, 4), None, fresh.encode(some_batch())).any()

@@ -45,7 +45,9 @@ def test_output_layers(settings):
     output = model.decoder.get_submodule("output")
     assert isinstance(output, Output)
     K = TARGET_WORDS + (settings["decoder"] != "ctree")  # left to right, the end is a word
+    assert output.vocabulary == K
     found = shapes.output_scores(output, states, contexts, encoding, K)
+    torch.testing.assert_close(found[3], torch.nn.functional.linear(*found[:3]))
     assert (found[2] is None) == (settings["output"] == "lexical-attention")
     if not output.needs_contexts:
         without = shapes.output_scores(output, states, None, encoding, K)

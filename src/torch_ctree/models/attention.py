@@ -48,23 +48,37 @@ class Attention(nn.Module):
 
     def forward(self, states: Tensor, memory: Memory, dropout: Dropout | None = None) -> Tensor:
         """states (B, Q, H) → what each attends to, (B, Q, H), with dropout where that is given"""
-        if fused.usable(states):
-            from torch_ctree.models.fused import attention  # noqa: PLC0415  (there may be no Triton)
-
-            if attention.fits(memory.values.shape[1], states.shape[-1], fused.product_dtype(states)):
-                return self._fused(states, memory, dropout)
+        if self._fits(states, memory):
+            return self._fused(states, memory, dropout, None)
         found = self.weights(states, memory) @ memory.values
         return found if dropout is None else dropout(found)
 
-    def _fused(self, states: Tensor, memory: Memory, dropout: Dropout | None) -> Tensor:
+    def logits(self, states: Tensor, memory: Memory, dropout: Dropout, words: Tensor) -> Tensor:
+        """words (K, H) times what ``forward`` finds, (B, Q, K)"""
+        if self._fits(states, memory):
+            from torch_ctree.models.fused import words as short  # noqa: PLC0415  (there may be no Triton)
+
+            if short.fits(memory.values.shape[1], len(words)):
+                return self._fused(states, memory, dropout, words)
+        return nn.functional.linear(self(states, memory, dropout), words)
+
+    def _fits(self, states: Tensor, memory: Memory) -> bool:
+        """Whether there are kernels for it."""
+        if not fused.usable(states):
+            return False
+        from torch_ctree.models.fused import attention  # noqa: PLC0415
+
+        return attention.fits(memory.values.shape[1], states.shape[-1], fused.product_dtype(states))
+
+    def _fused(self, states: Tensor, memory: Memory, dropout: Dropout | None, words: Tensor | None) -> Tensor:
         """The same in few kernels."""
-        from torch_ctree.models.fused import attention, chance  # noqa: PLC0415
+        from torch_ctree.models.fused import attended, attention, chance  # noqa: PLC0415
 
         p_query, p_out = (self.dropout, 0.0 if dropout is None else dropout.p) if self.training else (0.0, 0.0)
         sources = attention.Sources(memory.keys.transpose(1, 2), memory.values, memory.mask[:, 0])
         seed, dtype = chance.new_seed(states.device), fused.product_dtype(states)
         with fused.at_home(states):
-            return attention.attended(states, *self.projection, sources, seed, p_query, p_out, dtype)
+            return attended.attended(states, *self.projection, sources, seed, p_query, p_out, dtype, words)
 
     @property
     def projection(self) -> tuple[nn.Linear, nn.LayerNorm]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from torch_ctree.models import fused
 from torch_ctree.models.activation import Activation
-from torch_ctree.models.attention import Attention
+from torch_ctree.models.attention import Attention, Memory
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
@@ -23,20 +23,22 @@ class Scores(NamedTuple):
     weight: Tensor  # (K, H)
     bias: Tensor | None  # (K,)
 
-    def logits(self) -> Tensor:
-        """(B, Q, K)"""
-        return nn.functional.linear(*self)
-
 
 class Output(nn.Module, ABC):
     """Scores words."""
 
     needs_contexts: bool
     """Whether it looks at the contexts of vertices; where it does not, they need not be computed."""
+    vocabulary: int
+    """How many words there are."""
 
     @abstractmethod
     def forward(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Scores:
         """states and their contexts (B, Q, H) → Scores of K words"""
+
+    def logits(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Tensor:
+        """The same, written out: (B, Q, K)"""
+        return nn.functional.linear(*self(states, contexts, encoding))
 
 
 class MLP(Output):
@@ -46,7 +48,7 @@ class MLP(Output):
 
     def __init__(self, config: ModelConfig, words: int) -> None:
         super().__init__()
-        width = config.width
+        self.vocabulary, width = words, config.width
         self.hidden = nn.Sequential(
             Dropout(config.dropout), nn.Linear(2 * width, width), Activation(width), Dropout(config.dropout)
         )
@@ -71,6 +73,7 @@ class LexicalAttention(Output):
 
     def __init__(self, config: ModelConfig, words: int, source_words: int, attention: Attention) -> None:
         super().__init__()
+        self.vocabulary = words
         self.attention = attention
         self.source = nn.Embedding(source_words, config.width)
         self.source_activation = Activation(config.width)
@@ -80,10 +83,19 @@ class LexicalAttention(Output):
 
     def forward(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Scores:
         """states (B, Q, H) → Scores"""
+        found = self.attention(states, self._memory(encoding), self.dropout)
+        return Scores(found, self.words_activation(self.words), None)
+
+    def logits(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Tensor:
+        """states (B, Q, H) → (B, Q, K)"""
+        words = self.words_activation(self.words)
+        return self.attention.logits(states, self._memory(encoding), self.dropout, words)
+
+    def _memory(self, encoding: Encoding) -> Memory:
+        """What is attended to."""
         with fused.small(encoding.leaves):
             values = self.source_activation(self.source(encoding.tokens))
-            memory = self.attention.memory(encoding.leaves, values, encoding.mask)
-        return Scores(self.attention(states, memory, self.dropout), self.words_activation(self.words), None)
+            return self.attention.memory(encoding.leaves, values, encoding.mask)
 
 
 def output_layer(config: ModelConfig, words: int, source_words: int, attention: Attention) -> Output:

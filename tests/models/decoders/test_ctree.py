@@ -87,7 +87,7 @@ def test_expansion_by_hand(settings):
     model = tiny_model(**settings)
     decoder, encoding = decoder_of(model), model.encode(some_batch())
     tree = decoder.expand(encoding, 2)
-    logits = decoder.output(tree.states, tree.contexts, encoding).logits()
+    logits = decoder.output.logits(tree.states, tree.contexts, encoding)
     for b in range(4):
         states, contexts, leaf, words = grown(decoder, plain.source(encoding, b), 2)
         pairs = [

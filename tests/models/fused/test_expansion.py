@@ -56,7 +56,7 @@ def outcome(decoder: CTree, encoding: Encoding, depth: int, on: bool) -> dict[st
     wanted |= dict(decoder.named_parameters())
     with fused.switched(on):
         tree = decoder.expand(encoding, depth)
-        logits = decoder.output(tree.states, tree.contexts, encoding).logits()
+        logits = decoder.output.logits(tree.states, tree.contexts, encoding)
     generator = torch.Generator().manual_seed(1)
     goal = sum(
         (torch.randn(tensor.shape, generator=generator).to(DEVICE) * tensor).sum()
@@ -171,27 +171,6 @@ def expanded(decoder: CTree, encoding: Encoding, depth: int, on: bool) -> dict[s
     return {"states": tree.states, "logits": tree.leaf_logits} | {
         name: grad for name, grad in zip(wanted, grads, strict=True) if grad is not None
     }
-
-
-def test_dropout_in_attention():
-    decoder, encoding = a_decoder(dropout=0.25, attention_dropout=0.5), an_encoding(3, 4, 5, 16)
-    states = torch.randn(3, 7, 16, device=DEVICE).requires_grad_()
-    module = decoder.attention
-    sources = attention.Sources(encoding.nodes, encoding.nodes * 2, encoding.nodes_mask)
-    linear, norm = module.projection
-    found = attention.attended(states, linear, norm, sources, SEED, 0.5, 0.25)
-    shape = (21, 16)
-    asked = norm(
-        linear(states * masks.keep(SEED, attention.QUERY_PLACE, masks.grid(*shape), 0.5).view_as(states).to(states))
-    )
-    scores = (asked @ sources.keys.transpose(1, 2) / 4).masked_fill(~sources.mask[:, None], -torch.inf)
-    plain = scores.softmax(-1) @ sources.values
-    plain = plain * masks.keep(SEED, attention.OUT_PLACE, masks.grid(*shape), 0.25).view_as(plain).to(plain)
-    wanted = [states, encoding.internal, *linear.parameters(), *norm.parameters()]
-    torch.testing.assert_close(found, plain, atol=1e-4, rtol=1e-4)
-    goals = (found.sin().sum(), plain.sin().sum())
-    one, other = (torch.autograd.grad(goal, wanted, retain_graph=True) for goal in goals)
-    torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
 
 
 # --- in bfloat16 ------------------------------------------------------------------------------------------------------

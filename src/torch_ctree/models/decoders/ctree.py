@@ -15,7 +15,7 @@ from torch_ctree.models.decoders.decoder import Decoded, Decoder, chosen_depth
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
-from torch_ctree.models.output import Scores, output_layer
+from torch_ctree.models.output import output_layer
 from torch_ctree.models.production import Production
 from torch_ctree.trees import Derivation, Emission, LatentTree, LinearEmission, TokenLogits
 from torch_ctree.trees.emission import BLOCK_ELEMENTS
@@ -53,8 +53,14 @@ class CTree(Decoder):
     def distribution(self, encoding: Encoding, depth: int | None = None) -> LatentTree:
         """The distribution over (target, tree) pairs, (B,)."""
         tree = self.expand(encoding, chosen_depth(depth, self.depth))
-        emission = _emission(self.output(tree.states, tree.contexts, encoding))
-        return LatentTree(tree.leaf_logits, emission, validate_args=False)
+        return LatentTree(tree.leaf_logits, self._emission(tree, encoding), validate_args=False)
+
+    def _emission(self, tree: Expansion, encoding: Encoding) -> Emission:
+        """Logits as a tensor where they are few, else in blocks."""
+        few = tree.leaf_logits.numel() * self.output.vocabulary <= BLOCK_ELEMENTS
+        if few:
+            return TokenLogits(self.output.logits(tree.states, tree.contexts, encoding))
+        return LinearEmission(*self.output(tree.states, tree.contexts, encoding))
 
     def expand(self, encoding: Encoding, depth: int) -> Expansion:
         """Grow the complete tree from the source's root."""
@@ -128,12 +134,6 @@ class CTree(Decoder):
             dist = self.distribution(encoding)
             best = dist.argmax()
             return Decoded(best.tokens, best.lengths, best.log_prob, best), dist.log_prob(tokens, lengths)
-
-
-def _emission(scores: Scores) -> Emission:
-    """Logits as a tensor where they are few, else in blocks."""
-    few = scores.features.shape[:-1].numel() * len(scores.weight) <= BLOCK_ELEMENTS
-    return TokenLogits(scores.logits()) if few else LinearEmission(*scores)
 
 
 def _stacked(best: Derivation) -> Derivation:

@@ -74,7 +74,7 @@ class SequenceDecoder(Decoder):
     def log_probs(self, features: Tensor, encoding: Encoding, nodes: Memory, first: int, longest: int) -> Tensor:
         """features (B, N, H) of words number first, first + 1, … → log p(word), (B, N, words + 1)"""
         contexts = self.attention(features, nodes) if self.output.needs_contexts else None
-        logits = in_accumulation_dtype(self.output(features, contexts, encoding).logits())
+        logits = in_accumulation_dtype(self.output.logits(features, contexts, encoding))
         place = torch.arange(first, first + logits.shape[1], device=logits.device)[:, None]
         is_end = torch.arange(self.end + 1, device=logits.device) == self.end
         never = (is_end & (place == 0)) | (~is_end & (place >= longest))

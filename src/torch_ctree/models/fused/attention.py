@@ -10,14 +10,12 @@ has to be kept for the backward pass: it computes the weights again.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor, nn
-from torch.amp.autocast_mode import custom_bwd, custom_fwd
-from torch.autograd.function import once_differentiable
+from torch import Tensor
 
 from torch_ctree.devices import dot_precision
 from torch_ctree.models.fused.chance import keep
@@ -26,6 +24,8 @@ from torch_ctree.models.fused.sums import column_sums
 
 MOST_POSITIONS, MOST_UNITS = 128, 128
 """What fits into the fast memory of one multiprocessor."""
+OUT_PLACE = 102
+"""Of dropout of what is found."""
 
 
 class Tile(NamedTuple):
@@ -63,10 +63,25 @@ def block_of(positions: int) -> int:
 
 
 @triton.jit
-def _softmax(scores, real):
-    scores = tl.where(real, scores, float("-inf"))
+def weighed(x, gamma, beta, key, real, eps, scale, H: tl.constexpr, PRECISION: tl.constexpr):
+    """x (R, H), keys (BP, H) → the attention's weights (R, BP); x normalised, and one over its deviation (R,)."""
+    hat, inverse = normalised(x.to(tl.float32), eps, H)
+    query = (hat * gamma[None, :] + beta[None, :]) * scale
+    scores = tl.where(real[None, :], tl.dot(query, tl.trans(key), input_precision=PRECISION), float("-inf"))
     weights = tl.exp(scores - tl.max(scores, 1)[:, None])
-    return weights / tl.sum(weights, 1)[:, None]
+    return weights / tl.sum(weights, 1)[:, None], hat, inverse
+
+
+@triton.jit
+def unweighed(
+    upstream, weights, hat, inverse, gamma, key, value, scale,
+    H: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The derivative of ``weighed`` times values: of the answers (R, H) → of the scores (R, BP) and of x (R, H)."""
+    of_weights = tl.dot(upstream, tl.trans(value), input_precision=PRECISION)
+    of_scores = weights * (of_weights - tl.sum(weights * of_weights, 1)[:, None])
+    of_query = tl.dot(of_scores, key, input_precision=PRECISION) * scale
+    return of_scores, denormalised(of_query * gamma[None, :], hat, inverse, H)
 
 
 @triton.jit(do_not_specialize=["place_leaf", "queries", "positions"])
@@ -85,11 +100,10 @@ def attend_forward(
     there, first, whole = (q < queries)[:, None], b.to(tl.int64) * queries, b.to(tl.int64) * positions
     cell, place = q[:, None] * H + h[None, :], p[:, None] * H + h[None, :]  # within a sentence: small numbers
     unit = b * queries * H + cell
-    real = (tl.load(mask + whole + p, mask=p < positions, other=0) != 0)[None, :]
+    real = tl.load(mask + whole + p, mask=p < positions, other=0) != 0
     key = tl.load(keys + whole * H + place, mask=(p < positions)[:, None], other=0.0)
-    hat, _ = normalised(tl.load(x + first * H + cell, mask=there, other=0.0).to(tl.float32), eps, H)
-    query = (hat * tl.load(gamma + h)[None, :] + tl.load(beta + h)[None, :]) * scale
-    weights = _softmax(tl.dot(query, tl.trans(key), input_precision=PRECISION), real)
+    given = tl.load(x + first * H + cell, mask=there, other=0.0)
+    weights, _, _ = weighed(given, tl.load(gamma + h), tl.load(beta + h), key, real, eps, scale, H, PRECISION)
     value = tl.load(values + whole * H + place, mask=(p < positions)[:, None], other=0.0)
     found = tl.dot(weights, value, input_precision=PRECISION)
     number = tl.load(seed)
@@ -135,14 +149,12 @@ def attend_backward(
     q, h, p = block * BQ + tl.arange(0, BQ), tl.arange(0, H), tl.arange(0, BP)
     there, first, whole = (q < queries)[:, None], b.to(tl.int64) * queries, b.to(tl.int64) * positions
     cell, place = q[:, None] * H + h[None, :], p[:, None] * H + h[None, :]
-    real = (tl.load(mask + whole + p, mask=p < positions, other=0) != 0)[None, :]
+    real = tl.load(mask + whole + p, mask=p < positions, other=0) != 0
     key = tl.load(keys + whole * H + place, mask=(p < positions)[:, None], other=0.0)
     value = tl.load(values + whole * H + place, mask=(p < positions)[:, None], other=0.0)
-    scaled, shift = tl.load(gamma + h)[None, :], tl.load(beta + h)[None, :]
-    number = tl.load(seed)
-    hat, inverse = normalised(tl.load(x + first * H + cell, mask=there, other=0.0).to(tl.float32), eps, H)
-    query = (hat * scaled + shift) * scale
-    weights = _softmax(tl.dot(query, tl.trans(key), input_precision=PRECISION), real)
+    scaled, number = tl.load(gamma + h), tl.load(seed)
+    given = tl.load(x + first * H + cell, mask=there, other=0.0)
+    weights, hat, inverse = weighed(given, scaled, tl.load(beta + h), key, real, eps, scale, H, PRECISION)
     apart = q[:, None] * grad_stride + h[None, :]
     upstream = tl.load(grad + first * grad_stride + apart, mask=there, other=0.0).to(tl.float32)
     upstream *= keep(number, PLACE_OUT, b * queries * H + cell, P_OUT)
@@ -157,10 +169,7 @@ def attend_backward(
         _put(mine + BP + h, tl.sum(keep(number, place_leaf, double, P_LEAF) * of_logit * state, 0), ADD)
         _put(mine + BP + H + h, tl.sum(kept * context, 0), ADD)
         _put(mine + BP + 2 * H, tl.sum(of_logit), ADD)
-    of_weights = tl.dot(upstream, tl.trans(value), input_precision=PRECISION)
-    of_scores = weights * (of_weights - tl.sum(weights * of_weights, 1)[:, None])
-    of_query = tl.dot(of_scores, key, input_precision=PRECISION) * scale
-    of_x = denormalised(of_query * scaled, hat, inverse, H)
+    of_scores, of_x = unweighed(upstream, weights, hat, inverse, scaled, key, value, scale, H, PRECISION)
     tl.store(grad_x + first * H + cell, of_x, mask=there)
     _put(mine + p, tl.sum(of_scores, 0), ADD)  # rows that only fill up have no upstream, so that they add nothing
     row = b.to(tl.int64) * all_queries + first_query
@@ -171,22 +180,22 @@ def attend_backward(
     tl.store(hat_out + row * H + cell, hat, mask=there)
 
 
-@triton.jit(do_not_specialize=["positions", "width"])
+@triton.jit(do_not_specialize=["positions", "sums_batch"])
 def source_gradients(
-    slopes, sums, keys, gamma, beta, of_keys, of_norm, positions, width, scale,
+    slopes, sums, keys, gamma, beta, of_keys, of_norm, positions, slopes_batch, sums_batch, scale,
     H: tl.constexpr, BP: tl.constexpr,
 ):  # fmt: skip
     """The gradients of a sentence's keys, → of_keys (B, P, H), and its part in gamma's and beta's, → of_norm (B, 2H).
 
     With s_qp the gradient of the score that query q gives to position p, and x̂ the normalised queries, sums over
-    queries come from S_p = Σ_q s_qp, which stands in sums (B, width), and M_p = Σ_q s_qp x̂_q, slopes (B, BP, H): a
-    key's gradient is (γ M_p + β S_p) scale, γ's is Σ_p key_p M_p scale, and β's Σ_p key_p S_p scale.
+    queries come from S_p = Σ_q s_qp, in sums (B, BP), and M_p = Σ_q s_qp x̂_q, in slopes (B, BP, H): a key's gradient is
+    (γ M_p + β S_p) scale, γ's is Σ_p key_p M_p scale, and β's Σ_p key_p S_p scale. Sentences stand any distance apart.
     """
     b = tl.program_id(0).to(tl.int64)
     h, p = tl.arange(0, H), tl.arange(0, BP)
     place, there = p[:, None] * H + h[None, :], (p < positions)[:, None]
-    slope = tl.load(slopes + b * BP * H + place).to(tl.float32) * scale
-    total = tl.load(sums + b * width + p)[:, None] * scale
+    slope = tl.load(slopes + b * slopes_batch + place).to(tl.float32) * scale
+    total = tl.load(sums + b * sums_batch + p)[:, None] * scale
     key = tl.load(keys + b * positions * H + place, mask=there, other=0.0)
     of_key = slope * tl.load(gamma + h)[None, :] + total * tl.load(beta + h)[None, :]
     tl.store(of_keys + b * positions * H + place, of_key, mask=there)
@@ -199,22 +208,6 @@ def _put(place, value, ADD: tl.constexpr):
     if ADD:
         value += tl.load(place)
     tl.store(place, value)
-
-
-@triton.jit
-def _drop(x, out, seed, size, P: tl.constexpr, PLACE: tl.constexpr, BLOCK: tl.constexpr):
-    unit = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    value = tl.load(x + unit, mask=unit < size).to(tl.float32)
-    tl.store(out + unit, value * keep(tl.load(seed), PLACE, unit, P), mask=unit < size)
-
-
-def dropped(x: Tensor, seed: Tensor, p: float, place: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Dropout, and, of a gradient, its derivative; in another dtype if need be."""
-    if p == 0:
-        return x.to(dtype)
-    out = torch.empty_like(x, dtype=dtype)
-    _drop[(triton.cdiv(x.numel(), 1024),)](x, out, seed, x.numel(), P=p, PLACE=place, BLOCK=1024, num_warps=4)
-    return out
 
 
 # --- launching --------------------------------------------------------------------------------------------------------
@@ -248,9 +241,9 @@ class Totals(NamedTuple):
     """The gradients of all that queries share."""
 
     keys: Tensor  # (B, P, H)
-    values: Tensor  # (B, P, H)
     gamma: Tensor  # (H,)
     beta: Tensor  # (H,)
+    values: Tensor  # (B, P, H)
     leaf: Tensor  # (2H + 1,), or empty where there are no leaves
 
 
@@ -274,16 +267,24 @@ class Gradients(NamedTuple):
         return cls(*multiplied, sources.keys.new_empty(programs, B, size + 2 * H + 1 if leaves else size))
 
     def totals(self, sources: Sources, norm: Normalisation) -> Totals:
-        """Summed up over all queries; see ``source_gradients``."""
-        (B, P, H), (programs, _, width), size = sources.keys.shape, self.sums.shape, self.scores.shape[-1]
+        """Summed up over all queries."""
+        (B, P, _), (programs, _, width), size = sources.keys.shape, self.sums.shape, self.scores.shape[-1]
         slopes, of_values = torch.bmm(self.scores.mT, self.hats), torch.bmm(self.weights.mT, self.upstream)
         sums = column_sums(self.sums.view(programs, -1)).view(B, width)
-        of_keys, of_norm = torch.empty_like(sources.keys), norm.weight.new_empty(B, 2 * H)
-        source_gradients[(B,)](
-            slopes, sums, sources.keys, norm.weight, norm.bias, of_keys, of_norm, P, width, 1 / math.sqrt(H),
-            H=H, BP=size, num_warps=4,
-        )  # fmt: skip
-        return Totals(of_keys, of_values[:, :P].float(), *column_sums(of_norm).split(H), sums[:, size:].sum(0))
+        shared = source_totals(slopes, sums, sources, norm)
+        return Totals(*shared, of_values[:, :P].float(), sums[:, size:].sum(0))
+
+
+def source_totals(slopes: Tensor, sums: Tensor, sources: Sources, norm: Normalisation) -> tuple[Tensor, Tensor, Tensor]:
+    """→ the gradients of keys, gamma and beta; see ``source_gradients``"""
+    B, P, H = sources.keys.shape
+    of_keys, of_norm = torch.empty_like(sources.keys), norm.weight.new_empty(B, 2 * H)
+    source_gradients[(B,)](
+        slopes, sums, sources.keys, norm.weight, norm.bias, of_keys, of_norm,
+        P, slopes.stride(0), sums.stride(0), 1 / math.sqrt(H), H=H, BP=block_of(P), num_warps=4,
+    )  # fmt: skip
+    of_gamma, of_beta = column_sums(of_norm).split(H)
+    return of_keys, of_gamma, of_beta
 
 
 def attend(
@@ -303,72 +304,20 @@ def attend(
 
 
 def attend_back(
-    x: Tensor, norm: Normalisation, sources: Sources, grad: Tensor, found: Tensor, seed: Tensor, left: Gradients,
+    x: Tensor, norm: Normalisation, sources: Sources, grad: Tensor, found: Tensor | None, seed: Tensor, left: Gradients,
     of_x: Tensor, first: int = 0, add: bool = False, p_out: float = 0.0, leaves: Leaves | None = None,
 ) -> None:  # fmt: skip
     """grad (B · Q, ·) → of_x, that of x (B · Q, H); what the rest needs goes to ``left``, from query ``first`` on.
 
-    found: what ``attend`` has found, with the strides of grad
+    found: what ``attend`` has found, with the strides of grad; for leaves
     """
     (B, P, H), queries = sources.keys.shape, len(x) // len(sources.keys)
     given, size = leaves or Leaves(x, 0, x, x, 0, 0.0, 0), block_of(P)
     tile = BACKWARD[size]
     attend_backward[(B, triton.cdiv(queries, tile.queries))](
-        x, norm.weight, norm.bias, *sources, grad, given.states, found, given.weight, given.logits, seed, of_x, *left,
-        queries, P, left.weights.shape[1], first, grad.stride(-2), given.state_batch, given.leaf_batch, given.place,
-        norm.eps, 1 / math.sqrt(H),
+        x, norm.weight, norm.bias, *sources, grad, given.states, grad if found is None else found, given.weight,
+        given.logits, seed, of_x, *left, queries, P, left.weights.shape[1], first, grad.stride(-2), given.state_batch,
+        given.leaf_batch, given.place, norm.eps, 1 / math.sqrt(H),
         P_OUT=p_out, PLACE_OUT=OUT_PLACE, P_LEAF=given.p, LEAF=leaves is not None, ADD=add,
         H=H, BQ=tile.queries, BP=size, PRECISION=dot_precision(), num_warps=tile.warps, num_stages=1,
     )  # fmt: skip
-
-
-# --- as a function of states ------------------------------------------------------------------------------------------
-
-QUERY_PLACE, OUT_PLACE = 101, 102
-
-
-class _Attended(torch.autograd.Function):
-    """Of all vertices at once; see ``attended``."""
-
-    @staticmethod
-    @custom_fwd(device_type="cuda")
-    def forward(
-        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, gamma: Tensor, beta: Tensor, keys: Tensor,
-        values: Tensor, mask: Tensor, seed: Tensor, eps: float, p_query: float, p_out: float, dtype: torch.dtype,
-    ) -> Tensor:  # fmt: skip
-        query = dropped(states, seed, p_query, QUERY_PLACE, dtype).view(-1, states.shape[-1])
-        weight = weight.to(dtype)
-        x = torch.addmm(bias.to(dtype), query, weight.T)
-        out = torch.empty_like(states, dtype=dtype)
-        attend(x, Normalisation(gamma, beta, eps), Sources(keys, values, mask), out, seed, p_out)
-        ctx.save_for_backward(query, x, weight, gamma, beta, keys, values, mask, seed, out)
-        ctx.eps, ctx.p_query, ctx.p_out = eps, p_query, p_out
-        return out
-
-    @staticmethod
-    @once_differentiable
-    @custom_bwd(device_type="cuda")
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, x, weight, gamma, beta, keys, values, mask, seed, out = ctx.saved_tensors
-        sources, grad = Sources(keys, values, mask), grad.contiguous()
-        left = Gradients.empty(grad.shape[1], grad.shape[1], sources, x.dtype, leaves=False)
-        norm, of_x = Normalisation(gamma, beta, ctx.eps), torch.empty_like(x)
-        attend_back(x, norm, sources, grad, out, seed, left, of_x, p_out=ctx.p_out)
-        of_states = dropped((of_x @ weight).view_as(grad), seed, ctx.p_query, QUERY_PLACE)
-        shared = left.totals(sources, norm)
-        of_weight, of_sources = (of_x.T @ query).float(), (shared.keys, shared.values)
-        return of_states, of_weight, column_sums(of_x), shared.gamma, shared.beta, *of_sources, *(None,) * 6
-
-
-def attended(
-    states: Tensor, query: nn.Linear, norm: nn.LayerNorm, sources: Sources, seed: Tensor, p_query: float, p_out: float,
-    dtype: torch.dtype = torch.float32,
-) -> Tensor:  # fmt: skip
-    """dropout(softmax(layernorm(query(dropout(states))) · keysᵀ / √h) · values): states (B, Q, H) → (B, Q, H)
-
-    dtype: of what is multiplied, and of the answer
-    """
-    return _Attended.apply(
-        states.contiguous(), query.weight, query.bias, norm.weight, norm.bias,
-        *sources.ready(), seed, norm.eps, p_query, p_out, dtype,
-    )  # pyright: ignore[reportReturnType]  # fmt: skip
