@@ -100,18 +100,12 @@ def test_programs_that_take_many_queries(monkeypatch, queries):
     assert_the_same(a_case(2, queries, 5, 6), 0.25, 0.25)
 
 
-def test_every_number_is_written(monkeypatch):
+def test_every_number_is_written(poison):
     case = a_case(2, 20, 5, 6)
     plain = torch.autograd.grad(plainly(case, 0.0, 0.0).sin().sum(), case.inputs)
-    for owner, name in ((torch, "empty_like"), (torch.Tensor, "new_empty")):
-        make = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *a, make=make, **k: _poisoned(make(*a, **k)))
+    poison()
     found = torch.autograd.grad(in_kernels(case, 0.0, 0.0).sin().sum(), case.inputs)
     torch.testing.assert_close(found, plain, atol=5e-4, rtol=1e-3)
-
-
-def _poisoned(tensor: Tensor) -> Tensor:
-    return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
 
 
 @pytest.mark.parametrize(
