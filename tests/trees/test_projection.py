@@ -162,7 +162,7 @@ def total_of(rows, weight, bias):
 @pytest.mark.parametrize("processors", [1, 2, 100])
 def test_log_normalisers_and_best_tokens(layer, processors, monkeypatch):
     """With as many slices of the vocabulary as there are processors to fill."""
-    monkeypatch.setattr(projection, "_processors", lambda _: processors)
+    monkeypatch.setattr(projection, "multiprocessors", lambda _: processors)
     layer = [tensor.detach() for tensor in layer]
     close(projection.log_normaliser(*layer), total_of(*layer))
     expected, tokens = exact(*layer).max(-1)
@@ -209,7 +209,7 @@ def test_a_half_precision_layer(layer, dtype):
 
 @pytest.mark.parametrize("processors", [1, 100])
 def test_of_equal_tokens_the_first_wins(processors, monkeypatch):
-    monkeypatch.setattr(projection, "_processors", lambda _: processors)
+    monkeypatch.setattr(projection, "multiprocessors", lambda _: processors)
     weight = torch.zeros(300, 8, device=DEVICE)
     weight[[5, 6, 70, 299]] = 1
     rows = torch.ones(3, 8, device=DEVICE) * torch.tensor([[1.0], [0.0], [-1.0]], device=DEVICE)

@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torch_ctree.devices import dot_precision
+from torch_ctree.devices import dot_precision, multiprocessors
 from torch_ctree.trees.kernels.torch import in_accumulation_dtype
 
 SLICE_ROWS = 256
@@ -296,7 +296,7 @@ def _projected(rows: Tensor, weight: Tensor, bias: Tensor, best: bool) -> tuple[
 
 def _slice_size(row_blocks: int, vocabulary: int, block: int, device: torch.device) -> int:
     """How much of the vocabulary one program looks at: all of it, unless rows are too few to keep the device busy."""
-    programs = 2 * _processors(device)
+    programs = 2 * multiprocessors(device)
     per_slice = math.ceil(triton.cdiv(vocabulary, block) / max(1, programs // row_blocks))
     return per_slice * block
 
@@ -306,7 +306,3 @@ def _registers(launch: _Launch, best: bool, device: torch.device) -> dict[str, i
     if best or launch.num_warps < 8 or device.type != "cuda" or torch.version.hip is not None:
         return {}
     return {"maxnreg": 128} if torch.cuda.get_device_capability(device)[0] == 9 else {}
-
-
-def _processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
