@@ -26,8 +26,8 @@ from rich.progress import track
 from rich.table import Table
 
 from torch_ctree import data
-from torch_ctree.benchmarking.circumstances import circumstances
-from torch_ctree.data.disk import whole, write
+from torch_ctree.benchmarking.circumstances import circumstances, keep
+from torch_ctree.data.disk import whole
 from torch_ctree.data.files import read_jsonl, read_tsv
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -216,8 +216,7 @@ def main() -> None:
     show(results)
     if arguments.pairs >= 1_000_000:
         path = ROOT / "benchmarks" / "results" / "data.json"
-        write(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-        write(path.with_suffix(".md"), markdown(results))
+        keep(path, results, markdown(results))
         print(f"written to {path.relative_to(ROOT)} and .md")
 
 

@@ -9,7 +9,6 @@ question formation comes in the official sets and in those made here. Writes ben
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 from collections import Counter
@@ -19,9 +18,8 @@ from typing import Any
 import torch
 
 from torch_ctree import data
-from torch_ctree.benchmarking.circumstances import circumstances
+from torch_ctree.benchmarking.circumstances import circumstances, keep
 from torch_ctree.data import questions
-from torch_ctree.data.disk import write
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 0
@@ -160,8 +158,7 @@ def main() -> None:
     results |= {"seed": SEED, "detokenised": detokenised(arguments.root)}
     results |= {"questions": proportions(arguments.root), "shortest": shortest(arguments.root)}
     path = ROOT / "benchmarks" / "results" / "fidelity.json"
-    write(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    write(path.with_suffix(".md"), markdown(results))
+    keep(path, results, markdown(results))
     print(markdown(results))
 
 

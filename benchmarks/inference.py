@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import statistics
 import subprocess
 import sys
@@ -26,10 +25,9 @@ from rich.progress import track
 from rich.table import Table
 
 from torch_ctree import tree_log_likelihood
-from torch_ctree.benchmarking.circumstances import circumstances
+from torch_ctree.benchmarking.circumstances import circumstances, keep
 from torch_ctree.benchmarking.inference import of_a_few_dozen_tokens
 from torch_ctree.benchmarking.timing import quantiles
-from torch_ctree.data.disk import write
 from torch_ctree.trees import paper
 from torch_ctree.trees.likelihood import Backend
 
@@ -227,8 +225,7 @@ def main() -> None:
     show(results)
     if not arguments.quick:
         path = ROOT / "benchmarks" / "results" / f"inference-{device.type}.json"
-        write(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-        write(path.with_suffix(".md"), markdown(results))
+        keep(path, results, markdown(results))
         print(f"written to {path.relative_to(ROOT)} and .md")
 
 

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_ctree.benchmarking.circumstances import circumstances
-from torch_ctree.data.disk import write
+from torch_ctree.benchmarking.circumstances import circumstances, keep
 from torch_ctree.training.sharing import SHARE, shared_gpu
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -121,7 +120,7 @@ def looked_at(product: Product, dtype: torch.dtype) -> dict[str, Any] | None:
     if off < TOLERANCE:
         return None
     row = {"what": product.what, "rows": product.rows, "units": product.units}
-    return row | {"error": off if math.isfinite(off) else None, "kernels": kernels(product, dtype)}
+    return row | {"error": off, "kernels": kernels(product, dtype)}
 
 
 def with_part(part: int, variables: dict[str, str]) -> list[dict[str, Any]]:
@@ -163,8 +162,7 @@ def main() -> None:
         found = pool.map(lambda part: with_part(part, variables), PARTS)
         results = circumstance | {"rows": [row for rows in found for row in rows]}
     path = ROOT / "benchmarks" / "results" / "products.json"
-    write(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    write(path.with_suffix(".md"), markdown(results))
+    keep(path, results, markdown(results))
     print(markdown(results))
 
 

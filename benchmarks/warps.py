@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +19,8 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from torch_ctree.benchmarking.circumstances import circumstances
+from torch_ctree.benchmarking.circumstances import circumstances, keep
 from torch_ctree.benchmarking.timing import timed_alone
-from torch_ctree.data.disk import write
 from torch_ctree.trees.kernels import triton as kernel
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,8 +86,7 @@ def main() -> None:
         row = {"depth": depth, "batch": batch, "warps": warps, "taken": warps == kernel._warps(depth)}
         results["rows"].append(row | {"ms": times(depth, batch, warps, device)})
     path = ROOT / "benchmarks" / "results" / "warps.json"
-    write(path, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    write(path.with_suffix(".md"), markdown(results))
+    keep(path, results, markdown(results))
     print(markdown(results))
 
 

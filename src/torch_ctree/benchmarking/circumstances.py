@@ -1,7 +1,8 @@
-"""How a measurement was made: what every results file begins with."""
+"""How a measurement was made: what every results file begins with; and how such a file is written."""
 
 from __future__ import annotations
 
+import json
 import platform
 import shlex
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from torch_ctree.data.disk import finite, write
 
 PACKAGES = ("torch", "numpy", "numba", "triton", "lightning")
 
@@ -26,6 +29,12 @@ def circumstances(device: torch.device, commit: str | None = None) -> dict[str, 
         "threads": torch.get_num_threads(),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
     }
+
+
+def keep(path: Path, results: dict[str, Any], tables: str) -> None:
+    """Write results as JSON, and beside them, as Markdown, what of them people look at."""
+    write(path, json.dumps(finite(results), indent=1, ensure_ascii=False) + "\n")
+    write(path.with_suffix(".md"), tables)
 
 
 def command() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import torch
 from rich.table import Table
 
 from torch_ctree.cli.console import console, say
-from torch_ctree.data.disk import finite, write
 from torch_ctree.data.errors import check_whole, place
 from torch_ctree.training import TrainingError
 
@@ -36,7 +34,7 @@ def bench(
     json: a file to write all details to, and beside it the tables as Markdown
     commit: what to record as the commit, where the sources are not a git checkout
     """
-    from torch_ctree.benchmarking.circumstances import circumstances  # noqa: PLC0415
+    from torch_ctree.benchmarking.circumstances import circumstances, keep  # noqa: PLC0415
     from torch_ctree.benchmarking.inference import SEED  # noqa: PLC0415
     from torch_ctree.benchmarking.row import PRESETS  # noqa: PLC0415
     from torch_ctree.benchmarking.row import row as whole_row  # noqa: PLC0415
@@ -54,21 +52,19 @@ def bench(
     setting = Setting(device, root, seeds, lambda line: say(terminal, line))
     results: dict[str, Any] = circumstances(device, commit) | {"seed": SEED, "figures": []}
 
-    def keep() -> None:
+    def write() -> None:
         if json is not None:
-            path = place(json)
-            write(path, json_.dumps(finite(results), indent=1, ensure_ascii=False) + "\n")
-            write(path.with_suffix(".md"), markdown(results))
+            keep(place(json), results, markdown(results))
 
     for figure in figures if not row or only else []:
         with terminal.status(f"measuring: {figure.what}"):
             results["figures"].append(measured(figure, setting))
         say(terminal, _line(results["figures"][-1]))
-        keep()
+        write()
     if row:
         with tempfile.TemporaryDirectory() as folder:
             results["row"] = whole_row(PRESETS, seeds, seeds, Path(folder), root, precision, setting.tell)
-        keep()
+        write()
     if results["figures"]:
         table = _table(results)
         console(table).print(table)
