@@ -29,7 +29,7 @@ from torch_ctree.training.sharing import SHARE, shared_gpu
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = 100, 75, 60, 50, 40, 30, 25, 20, 15, 10
 """Percentages."""
-DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "TF32": torch.float32}
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "TF32": torch.float32, "float32": torch.float32}
 ROWS = *(100 << level for level in range(8)), 51100
 """Of the levels of a tree of depth 8, for a batch of 100, and of all its vertices."""
 SHAPES = {
@@ -98,10 +98,10 @@ def kernels(product: Product, dtype: torch.dtype) -> list[str]:
 
 def with_this_part() -> list[dict[str, Any]]:
     """What is found in this process, for each precision."""
-    torch.set_float32_matmul_precision("high")
     multiprocessors = torch.cuda.get_device_properties(DEVICE).multi_processor_count
     found = []
     for name, dtype in DTYPES.items():
+        torch.set_float32_matmul_precision("high" if name == "TF32" else "highest")
         generator = torch.Generator(DEVICE).manual_seed(SEED)
 
         def some(*shape: int, dtype: torch.dtype = dtype, generator: torch.Generator = generator) -> Tensor:

@@ -81,11 +81,11 @@ def dot_precision() -> str:
 
 
 @contextmanager
-def in_tf32(device: torch.device | None = None) -> Iterator[None]:
-    """Within it, float32 is multiplied in TF32, as in training; not on a CPU."""
+def in_tf32(device: torch.device | None = None, on: bool = True) -> Iterator[None]:
+    """Within it, a GPU multiplies float32 in TF32, as in training; where it is not to be on, in float32."""
     before = torch.get_float32_matmul_precision()
     if device is None or device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
+        torch.set_float32_matmul_precision("high" if on else "highest")
     try:
         yield
     finally:

@@ -14,7 +14,8 @@ from rich.console import Console
 from tests.training.runs import command, flags, outcome, settings, start, train
 from torch_ctree import Seq2Seq
 from torch_ctree.models.decoders import CTree, Decoder
-from torch_ctree.training import TrainingError, build, read
+from torch_ctree.training import TrainingError, build, read, running
+from torch_ctree.training.configuration import TrainerConfig
 from torch_ctree.training.preparation import prepare
 from torch_ctree.training.running import make_model
 from torch_ctree.training.running import train as run
@@ -265,3 +266,17 @@ def test_callbacks_of_your_own(tmp_path, place):
     counter = Counter()
     run(settings(place, optimisation=ONE), tmp_path / "run", console=Console(quiet=True), callbacks=[counter])
     assert counter.epochs == 1
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("32-exact", "highest"), ("32-true", "high")])
+def test_how_a_gpu_multiplies(precision, expected):
+    before = torch.get_float32_matmul_precision()
+    with running._gpu(TrainerConfig(precision=precision).tf32):
+        assert torch.get_float32_matmul_precision() == expected
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_on_a_cpu_nothing_is_rounded_anyway(place, tmp_path):
+    for precision in ("32-true", "32-exact"):
+        train(settings(place, trainer={"precision": precision}), tmp_path / precision)
+    assert outcome(tmp_path / "32-true") == outcome(tmp_path / "32-exact")

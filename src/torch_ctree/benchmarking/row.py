@@ -42,7 +42,7 @@ def _train_and_test(entry: Entry, tell: Tell) -> dict[str, Any]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = Seq2Seq.from_pretrained(folder).to(device).eval()
     pairs = Encoded.of(config.data.load().test, model.source, model.target)
-    with in_tf32(device), torch.no_grad():
+    with in_tf32(device, config.trainer.tf32), torch.no_grad():
         right = count_right(model, pairs, 1000 if device.type == "cuda" else 100)
     epochs = len((folder / "metrics.csv").read_text().splitlines()) - 1
     return {

@@ -28,7 +28,7 @@ def bench(
 
     only: some of the figures, by their keys with commas between them, such as likelihood,step
     row: instead, train and test a whole row of the paper's Table 1, every split with ten seeds: minutes on a GPU
-    precision: of the row's runs: 32-true, which multiplies in TF32 on a GPU, or bf16-mixed
+    precision: of the row's runs: 32-true, which multiplies in TF32 on a GPU, 32-exact, which does not, or bf16-mixed
     seeds: how many runs go at once, and how many a row has for each split, in place of ten
     root: the folder with SCAN's files; without them, SCAN is made by its grammar
     json: a file to write all details to, and beside it the tables as Markdown

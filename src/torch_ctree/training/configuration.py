@@ -153,7 +153,8 @@ class TrainerConfig:
     devices: how many of them; each batch is divided among all
     num_nodes: machines with so many devices each
     strategy: how several devices work together; ``auto`` is data parallel
-    precision: ``32-true`` (which multiplies in TF32 on a GPU), or the network in bfloat16 or float16
+    precision: ``32-true`` (which multiplies in TF32 on a GPU), ``32-exact`` (which does not, and is slower), or the
+        network in bfloat16 or float16
     deterministic: the same numbers again on a GPU too; a little slower there
     fast: on a GPU, the network in fused kernels, and on one GPU each training step as one CUDA graph; without it, in
         plain operations, one after the other
@@ -163,7 +164,7 @@ class TrainerConfig:
     devices: int = 1
     num_nodes: int = 1
     strategy: str = "auto"
-    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    precision: Literal["32-true", "32-exact", "bf16-mixed", "16-mixed"] = "32-true"
     deterministic: bool = True
     fast: bool = True
 
@@ -171,6 +172,11 @@ class TrainerConfig:
     def may_use_gpu(self) -> bool:
         """Whether it would compute on a GPU, if there were one."""
         return self.accelerator in ("auto", "gpu", "cuda")
+
+    @property
+    def tf32(self) -> bool:
+        """Whether a GPU may round what it multiplies."""
+        return self.precision != "32-exact"
 
     def __post_init__(self) -> None:
         """Refuse impossible sizes."""

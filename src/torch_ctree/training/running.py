@@ -96,7 +96,7 @@ def _train(
         keeper = Keeper(folder, config.optimisation.checkpoint_steps)
         if _on_gpu(config.trainer):
             check_part(config.trainer.precision)
-            stack.enter_context(_gpu())
+            stack.enter_context(_gpu(config.trainer.tf32))
             stack.enter_context(fused.switched(config.trainer.fast))
         trainer = _trainer(
             config, folder, [keeper, ProgressLine(console), Helpers(), *callbacks], checkpoint.get("global_step")
@@ -132,13 +132,13 @@ def _is_fast(settings: TrainerConfig) -> bool:
 
 
 @contextmanager
-def _gpu() -> Iterator[None]:
+def _gpu(tf32: bool) -> Iterator[None]:
     """How torch computes on a GPU; afterwards, as it was before."""
     fill = deterministic.fill_uninitialized_memory  # pyright: ignore
     exact = torch.are_deterministic_algorithms_enabled()
     deterministic.fill_uninitialized_memory = False  # nothing reads it  # pyright: ignore
     try:
-        with in_tf32():
+        with in_tf32(on=tf32):
             yield
     finally:
         deterministic.fill_uninitialized_memory = fill  # pyright: ignore
@@ -204,7 +204,7 @@ def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], re
                 devices=settings.devices,
                 num_nodes=settings.num_nodes,
                 strategy=settings.strategy,
-                precision=settings.precision,  # pyright: ignore[reportArgumentType]
+                precision="32-true" if settings.precision == "32-exact" else settings.precision,  # pyright: ignore[reportArgumentType]
                 deterministic=settings.deterministic and _on_gpu(settings),
                 max_epochs=config.optimisation.max_epochs,
                 callbacks=callbacks,

@@ -25,8 +25,8 @@ SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 TIMES = 2
 """A process may use so many times its share of the GPU: with all of it, each would often be in the others' way."""
 IN_PARTS = "32-true"
-"""The only precision of training whose products are right with a part of a GPU too. In 16 bits, on an H200 with cuBLAS
-13.0, many kernels then leave parts of their answer unwritten (benchmarks/results/products.json)."""
+"""The only precision of training whose products have been seen to be right with a part of a GPU too. In 16 bits, on an
+H200 with cuBLAS 13.0, many kernels then leave parts of their answer unwritten (benchmarks/results/products.json)."""
 PATIENCE = 60
 """Seconds for a program that should take one."""
 
@@ -97,8 +97,8 @@ def check_part(precision: str) -> None:
     part = os.environ.get(SHARE, "")
     if precision != IN_PARTS and part.replace(".", "", 1).isdecimal() and float(part) < 100:
         raise TrainingError(
-            f"trainer.precision: got {precision} with {SHARE}={part}, and with a part of a GPU its products can come "
-            f"out wrong; expected {IN_PARTS}, or that variable unset"
+            f"trainer.precision: got {precision} with {SHARE}={part}, whose products cannot be "
+            f"trusted with a part of a GPU; expected {IN_PARTS}, or that variable unset"
         )
 
 
