@@ -24,8 +24,8 @@ PIPES, LOGS, VISIBLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUD
 SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 TIMES = 2
 """A process may use so many times its share of the GPU: with all of it, each would often be in the others' way."""
-IN_PARTS = "32-true"
-"""The only precision of training whose products have been seen to be right with a part of a GPU too. In 16 bits, on an
+IN_PARTS = "32-true", "32-exact"
+"""The precisions of training whose products have been seen to be right with a part of a GPU too. In 16 bits, on an
 H200 with cuBLAS 13.0, many kernels then leave parts of their answer unwritten (benchmarks/results/products.json)."""
 PATIENCE = 60
 """Seconds for a program that should take one."""
@@ -95,17 +95,17 @@ def shared_gpu(tell: Callable[[str], None], processes: int, precisions: Collecti
 def check_part(precision: str) -> None:
     """Refuse a precision whose products cannot be trusted in this process: see ``IN_PARTS``."""
     part = os.environ.get(SHARE, "")
-    if precision != IN_PARTS and part.replace(".", "", 1).isdecimal() and float(part) < 100:
+    if precision not in IN_PARTS and part.replace(".", "", 1).isdecimal() and float(part) < 100:
         raise TrainingError(
             f"trainer.precision: got {precision} with {SHARE}={part}, whose products cannot be "
-            f"trusted with a part of a GPU; expected {IN_PARTS}, or that variable unset"
+            f"trusted with a part of a GPU; expected {' or '.join(IN_PARTS)}, or that variable unset"
         )
 
 
 def _share(processes: int, precisions: Collection[str]) -> dict[str, str]:
     """How much of the GPU each of them may use, unless the environment says it already."""
     percentage = max(1, 100 * TIMES // processes)
-    if percentage >= 100 or os.environ.get(SHARE) or any(precision != IN_PARTS for precision in precisions):
+    if percentage >= 100 or os.environ.get(SHARE) or any(precision not in IN_PARTS for precision in precisions):
         return {}
     return {SHARE: str(percentage)}
 
