@@ -173,7 +173,9 @@ def test_a_precision_that_cannot_be_trusted_with_a_part_of_a_gpu(monkeypatch, tm
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("precision", "part"), [("bf16-mixed", "100"), ("bf16-mixed", ""), ("32-true", "30"), ("32-exact", "20")])
+@pytest.mark.parametrize(
+    ("precision", "part"), [("bf16-mixed", "100"), ("bf16-mixed", ""), ("32-true", "30"), ("32-exact", "20")]
+)
 def test_one_that_can(monkeypatch, precision, part):
     monkeypatch.setenv(SHARE, part)
     check_part(precision)
