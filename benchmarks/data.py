@@ -26,7 +26,7 @@ from rich.progress import track
 from rich.table import Table
 
 from torch_ctree import data
-from torch_ctree.benchmarking.circumstances import circumstances, keep
+from torch_ctree.circumstances import circumstances, keep
 from torch_ctree.data.disk import whole
 from torch_ctree.data.files import read_jsonl, read_tsv
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from torch_ctree import data
-from torch_ctree.benchmarking.circumstances import circumstances, keep
+from torch_ctree.circumstances import circumstances, keep
 from torch_ctree.data import questions
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -25,9 +25,9 @@ from rich.progress import track
 from rich.table import Table
 
 from torch_ctree import tree_log_likelihood
-from torch_ctree.benchmarking.circumstances import circumstances, keep
 from torch_ctree.benchmarking.inference import of_a_few_dozen_tokens
 from torch_ctree.benchmarking.timing import quantiles
+from torch_ctree.circumstances import circumstances, keep
 from torch_ctree.trees import paper
 from torch_ctree.trees.likelihood import Backend
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_ctree.benchmarking.circumstances import circumstances, keep
+from torch_ctree.circumstances import circumstances, keep
 from torch_ctree.training.sharing import SHARE, shared_gpu
 
 ROOT = Path(__file__).resolve().parent.parent

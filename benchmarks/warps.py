@@ -19,8 +19,8 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from torch_ctree.benchmarking.circumstances import circumstances, keep
 from torch_ctree.benchmarking.timing import timed_alone
+from torch_ctree.circumstances import circumstances, keep
 from torch_ctree.trees.kernels import triton as kernel
 
 ROOT = Path(__file__).resolve().parent.parent

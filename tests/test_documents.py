@@ -100,7 +100,7 @@ def test_your_own_data_from_pairs_to_answers(tmp_path, monkeypatch, capsys):
 
 def test_commands_that_documents_show_are_there():
     """Each with the flags it has."""
-    for path in ("README.md", "docs/quickstart.md"):
+    for path in ("README.md", "docs/quickstart.md", "docs/reproducing.md"):
         for line in "\n".join(blocks(path, "sh")).splitlines():
             words = shlex.split(line, comments=True)
             if words[:1] == ["ctree"]:

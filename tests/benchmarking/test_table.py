@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from torch_ctree.benchmarking import inference, timing, training
-from torch_ctree.benchmarking.circumstances import circumstances, command
 from torch_ctree.benchmarking.table import FIGURES, Figure, Setting, by_split, chosen, markdown, measured, shown
+from torch_ctree.circumstances import circumstances, command
 from torch_ctree.data import Encoded, Pairs, Vocabulary
 from torch_ctree.models import ModelConfig, Seq2Seq
 

@@ -276,7 +276,7 @@ def test_stopping_an_evaluation(own, copied, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     run = copied(own)
-    monkeypatch.setattr(evaluation, "predict", stop)
+    monkeypatch.setattr(evaluation, "predict_all", stop)
     with pytest.raises(SystemExit) as stopped:
         main(["evaluate", str(run)])
     assert stopped.value.code == 130

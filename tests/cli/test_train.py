@@ -27,7 +27,7 @@ def chosen(monkeypatch, tmp_path):
 
     def train(config, folder, resume, console):
         runs.append((config, folder))
-        return running.Finished(folder, {"epoch": 1, "validation_accuracy": 0.5})
+        return running.Finished(folder, {"epoch": 1, "validation_accuracy": 0.5}, 1)
 
     monkeypatch.setattr(running, "train", train)
     monkeypatch.chdir(tmp_path)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.training.jobs import is_gone, until, work
 from torch_ctree.training import TrainingError, pool
-from torch_ctree.training.pool import DIED, Outcome, Watcher, run_together
+from torch_ctree.training.pool import DIED, Outcome, Several, Watcher, run_together
 
 
 class Recorder(Watcher):
@@ -50,6 +50,16 @@ def test_a_job_that_fails_costs_only_itself():
     assert all(outcome.seconds >= 0.1 for outcome in outcomes[1:4])
     told = ["begun", "said: 1 begins", "said: half a line, and the rest", "warned: careful", "ended: None"]
     assert [event for n, event in recorder.events if n == 1] == told
+
+
+def test_several_are_told_the_same():
+    one, other = Recorder(), Recorder()
+    both = Several(one, other)
+    both.begun(3)
+    both.said(3, "so")
+    both.warned(3, "careful")
+    both.ended(3, Outcome("job", None, "no", 1.0))
+    assert one.events == other.events == [(3, "begun"), (3, "said: so"), (3, "warned: careful"), (3, "ended: no")]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ def test_every_preset_is_a_run(name):
     config = build(read(path))
     assert config.data.name in TASKS
     if name != "demo":
-        assert name == config.data.name or name.startswith(f"{config.data.name}-")
+        plain = name.removeprefix("paper-")
+        assert plain == config.data.name or plain.startswith(f"{config.data.name}-")
     first = path.read_text().splitlines()[0]
     assert first.startswith("# ")
     assert about(path) == first[2:]
@@ -27,9 +28,9 @@ def test_every_preset_is_a_run(name):
 def test_what_the_name_says_is_what_is_trained():
     parts = {"om": "ordered-memory", "birnn": "birnn", "ctree": "ctree"}
     for name, path in presets().items():
-        if not name.startswith("scan"):
+        if not name.startswith("paper-scan"):
             continue
-        model, rest = build(read(path)).model, name.removeprefix(build(read(path)).data.name).split("-")
+        model, rest = build(read(path)).model, name.removeprefix(f"paper-{build(read(path)).data.name}").split("-")
         if len(rest) > 1:
             _, encoder, decoder, *la = rest
             assert model.encoder == parts[encoder]

@@ -15,7 +15,7 @@ from tests.training.runs import flags, outcome, settings, train
 from torch_ctree.cli import main
 from torch_ctree.training import TrainConfig, TrainingError, together
 from torch_ctree.training.pool import Outcome
-from torch_ctree.training.together import Run, default_at_once, train_together
+from torch_ctree.training.together import SHOWN, Board, Log, Run, default_at_once, train_together
 
 MANY = "--optimisation.max_epochs=5000"
 
@@ -143,3 +143,26 @@ def test_the_table(monkeypatch, tmp_path):
     assert said.getvalue().count("run-0: slow") == 1
     assert "run-1: slow" not in said.getvalue()
     assert "run-1: failed: out of [memory]; 61 s" in said.getvalue()
+
+
+def test_of_many_runs_the_table_shows_those_in_training():
+    said: list[str] = []
+    watcher = Board([f"run-{n}" for n in range(SHOWN + 3)], lambda result: result, said.append)
+    for n in range(4):
+        watcher.begun(n)
+    for n, (result, error) in enumerate([("well", None), ("", None), (None, "badly")]):
+        watcher.ended(n, Outcome(n, result, error, 1.0))
+    shown = Console(file=StringIO(), width=80)
+    shown.print(watcher)
+    _, row, last = shown.file.getvalue().splitlines()  # pyright: ignore[reportAttributeAccessIssue]
+    assert row.split() == ["run-3", "training"]
+    assert last == f"1 done, 1 stopped, 1 failed, 1 training, {SHOWN - 1} waiting"
+    assert said == ["run-2: failed: badly; 1 s"]
+
+
+def test_of_a_run_that_was_stopped_nothing_is_said():
+    said: list[str] = []
+    watcher = Log(["a", "b"], lambda result: result or "", said.append)
+    watcher.ended(0, Outcome(0, None, None, 1.0))
+    watcher.ended(1, Outcome(1, "well", None, 1.0))
+    assert said == ["b: done: well; 1 s"]

@@ -16,7 +16,7 @@ from torch_ctree.models import Seq2Seq
 from torch_ctree.training.pool import Outcome, Tell, Watcher, run_together
 from torch_ctree.training.sharing import shared_gpu
 
-PRESETS = ("scan-simple", "scan-jump", "scan-turn-left", "scan-length")
+PRESETS = ("paper-scan-simple", "paper-scan-jump", "paper-scan-turn-left", "paper-scan-length")
 
 
 class Entry(NamedTuple):
@@ -37,20 +37,19 @@ def _train_and_test(entry: Entry, tell: Tell) -> dict[str, Any]:
     config = settings(entry.seed, entry.root, entry.preset, entry.precision)
     folder = Path(entry.folder) / f"{entry.preset}-{entry.seed}"
     start = time.perf_counter()
-    best = train(config, folder, console=Console(quiet=True)).best
+    finished = train(config, folder, console=Console(quiet=True))
     trained = time.perf_counter()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = Seq2Seq.from_pretrained(folder).to(device).eval()
     pairs = Encoded.of(config.data.load().test, model.source, model.target)
     with in_tf32(device, config.trainer.tf32), torch.no_grad():
         right = count_right(model, pairs, 1000 if device.type == "cuda" else 100)
-    epochs = len((folder / "metrics.csv").read_text().splitlines()) - 1
     return {
         "preset": entry.preset,
         "seed": entry.seed,
-        "epochs": epochs,
-        "best_epoch": best["epoch"],
-        "validation_accuracy": best["validation_accuracy"],
+        "epochs": finished.epochs,
+        "best_epoch": finished.best["epoch"],
+        "validation_accuracy": finished.best["validation_accuracy"],
         "test_exact_match": right / len(pairs),
         "training_s": trained - start,
         "testing_s": time.perf_counter() - trained,

@@ -22,7 +22,7 @@ from torch_ctree.training.pool import Tell, run_together
 from torch_ctree.training.preparation import Prepared, prepare
 from torch_ctree.training.sharing import SHARE, shared_gpu
 
-PRESET = "scan-simple"
+PRESET = "paper-scan-simple"
 STEPS = 100
 """That are timed."""
 PATIENCE = 180
@@ -241,7 +241,7 @@ def count_right(model: Seq2Seq, pairs: Encoded, batch_size: int) -> int:
 
 def evaluation(device: torch.device, root: str | None, batch_size: int = 1000) -> dict[str, Any]:
     """Exact decoding and scoring of SCAN LENGTH's validation and test sets, from token ids to the number right."""
-    config = settings(0, root, "scan-length")
+    config = settings(0, root, "paper-scan-length")
     prepared, model = prepared_run(config, device)
     model.eval()
     test = Encoded.of(config.data.load().test, prepared.source, prepared.target)

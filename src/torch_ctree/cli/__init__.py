@@ -15,7 +15,7 @@ import torch
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
-from torch_ctree.cli import bench, data, decode, evaluate, train
+from torch_ctree.cli import bench, data, decode, evaluate, reproduce, train
 from torch_ctree.cli.arguments import Command, add_arguments, add_settings, by_place, settings, summary, values
 from torch_ctree.cli.train import translated
 from torch_ctree.data import TASKS, DataError, Task, load
@@ -28,6 +28,8 @@ COMMANDS: dict[str, Command] = {
     "evaluate": evaluate.evaluate,
     "decode": decode.decode,
     "parse": decode.parse,
+    "reproduce": reproduce.reproduce,
+    "report": reproduce.report,
     "bench": bench.bench,
 }
 """What comes after ``ctree``: plain functions by name. What ``train`` takes as settings are flags of their own."""
@@ -38,6 +40,7 @@ A function with a parameter ``task`` gets the task that the arguments of ``load`
 """
 TO_LOWER = {
     "train": "--optimisation.batch_size, --model.depth (each level less halves it) or --model.width",
+    "reproduce": "--at-once",
     "evaluate": "--batch-size or --depth (each level less halves it)",
     "decode": "--topk or --depth (each level less halves it)",
     "parse": "--topk or --depth (each level less halves it)",

@@ -34,12 +34,12 @@ def bench(
     json: a file to write all details to, and beside it the tables as Markdown
     commit: what to record as the commit, where the sources are not a git checkout
     """
-    from torch_ctree.benchmarking.circumstances import circumstances, keep  # noqa: PLC0415
     from torch_ctree.benchmarking.inference import SEED  # noqa: PLC0415
     from torch_ctree.benchmarking.row import PRESETS  # noqa: PLC0415
     from torch_ctree.benchmarking.row import row as whole_row  # noqa: PLC0415
     from torch_ctree.benchmarking.table import Setting, chosen, markdown, measured  # noqa: PLC0415
     from torch_ctree.benchmarking.training import settings  # noqa: PLC0415
+    from torch_ctree.circumstances import circumstances, keep  # noqa: PLC0415
 
     check_whole("seeds", seeds, 1)
     settings(0, root, precision=precision)  # which says what is wrong before hours are spent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def evaluate(
     task = data.load()
     if set_ is not None and set_ not in task.sets:
         raise TrainingError(f"{task.name} has no set {set_!r}; it has {', '.join(task.sets)}")
-    names = [set_] if set_ else [name for name in task.sets if name not in ("train", "validation")]
+    names = [set_] if set_ else task.tested
     terminal, folder = console(), place(run)
     tokenised = config.vocabulary.kind == "words" if data.is_own else data.form != "raw"
     weights = sha256((folder / WEIGHTS).read_bytes()).hexdigest()
@@ -78,15 +79,13 @@ def _known_results(path: Path, weights: str) -> dict[str, Any]:
 def _predictions(
     model: Seq2Seq, task: Any, name: str, batch_size: int, depth: int | None
 ) -> list[evaluation.Prediction]:
-    """In the order of the set."""
-    found: list[evaluation.Prediction] = []
+    """With a bar."""
     errors = Console(stderr=True)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bar:
         line = bar.add_task(name, total=len(task.sets[name]))
-        for some in evaluation.predict(model, task, name, batch_size=batch_size, depth=depth):
-            found += some
-            bar.advance(line, len(some))
-    return sorted(found, key=lambda prediction: prediction.row)
+        return evaluation.predict_all(
+            model, task, name, batch_size=batch_size, depth=depth, tell=partial(bar.advance, line)
+        )
 
 
 def _show(terminal: Console, name: str, result: evaluation.Evaluation) -> None:

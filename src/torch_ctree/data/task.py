@@ -56,6 +56,11 @@ class Task:
         return self.sets["test"]
 
     @property
+    def tested(self) -> list[str]:
+        """The names of the sets that are neither for training nor for choosing."""
+        return [name for name in self.sets if name not in ("train", "validation")]
+
+    @property
     def gen(self) -> Pairs:
         """Question formation's generalisation set: questions of a structure that training never asks about."""
         if "gen" not in self.sets:

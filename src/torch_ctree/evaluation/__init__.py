@@ -4,6 +4,7 @@ from torch_ctree.evaluation.accuracy import Share as Share
 from torch_ctree.evaluation.accuracy import by_length as by_length
 from torch_ctree.evaluation.accuracy import exact_match as exact_match
 from torch_ctree.evaluation.accuracy import first_word as first_word
+from torch_ctree.evaluation.accuracy import is_exact as is_exact
 from torch_ctree.evaluation.accuracy import token_accuracy as token_accuracy
 from torch_ctree.evaluation.brackets import TreeF1 as TreeF1
 from torch_ctree.evaluation.brackets import balanced as balanced
@@ -11,9 +12,12 @@ from torch_ctree.evaluation.brackets import left_branching as left_branching
 from torch_ctree.evaluation.brackets import right_branching as right_branching
 from torch_ctree.evaluation.brackets import spans as spans
 from torch_ctree.evaluation.brackets import tree_f1 as tree_f1
+from torch_ctree.evaluation.cells import by_cell as by_cell
+from torch_ctree.evaluation.cells import cell as cell
 from torch_ctree.evaluation.evaluating import Evaluation as Evaluation
 from torch_ctree.evaluation.evaluating import evaluate as evaluate
 from torch_ctree.evaluation.evaluating import predict as predict
+from torch_ctree.evaluation.evaluating import predict_all as predict_all
 from torch_ctree.evaluation.predictions import Prediction as Prediction
 from torch_ctree.evaluation.predictions import read_predictions as read_predictions
 from torch_ctree.evaluation.predictions import write_predictions as write_predictions

@@ -25,7 +25,7 @@ class Share:
 
 def exact_match(predictions: Sequence[Prediction]) -> float:
     """The share of answers that are the target, word for word."""
-    return sum(map(_is_exact, _some(predictions))) / len(predictions)
+    return sum(map(is_exact, _some(predictions))) / len(predictions)
 
 
 def first_word(predictions: Sequence[Prediction]) -> float:
@@ -54,7 +54,7 @@ def by_length(predictions: Sequence[Prediction]) -> dict[int, Share]:
     total: Counter[int] = Counter()
     for prediction in _some(predictions):
         length = len(prediction.target.split())
-        right[length] += _is_exact(prediction)
+        right[length] += is_exact(prediction)
         total[length] += 1
     return {length: Share(right[length], total[length]) for length in sorted(total)}
 
@@ -71,6 +71,7 @@ def _words(prediction: Prediction) -> tuple[list[str], list[str]]:
     return prediction.output.split(), prediction.target.split()
 
 
-def _is_exact(prediction: Prediction) -> bool:
+def is_exact(prediction: Prediction) -> bool:
+    """Whether the answer is the target, word for word."""
     output, target = _words(prediction)
     return output == target

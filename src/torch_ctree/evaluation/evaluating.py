@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,26 @@ def predict(
                 )
             )
         yield found
+
+
+def predict_all(
+    model: Seq2Seq,
+    task: Task,
+    name: str,
+    *,
+    batch_size: int = 100,
+    depth: int | None = None,
+    tell: Callable[[int], object] = lambda answered: None,
+) -> list[Prediction]:
+    """What a model answers to every pair of a set, in the order of the set; the rest as in ``predict``.
+
+    tell: is told after each batch how many pairs it had
+    """
+    found: list[Prediction] = []
+    for some in predict(model, task, name, batch_size=batch_size, depth=depth):
+        found += some
+        tell(len(some))
+    return sorted(found, key=lambda prediction: prediction.row)
 
 
 def _answers(model: Seq2Seq, batch: Batch, depth: int | None, parse: bool) -> tuple[Decoded, Tensor, Derivation | None]:

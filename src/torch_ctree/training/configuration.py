@@ -220,6 +220,21 @@ SECTIONS: dict[str, type] = {
     if is_dataclass(kind := get_type_hints(TrainConfig)[setting.name]) and isinstance(kind, type)
 }
 """The groups of settings, by name."""
+OF_NO_INTEREST = (
+    *(f"trainer.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy", "deterministic", "fast")),
+    "optimisation.checkpoint_steps",
+)
+"""Settings that change no result beyond rounding: where a run computes, and how often it writes."""
+
+
+def differences(one: TrainConfig, other: TrainConfig) -> list[tuple[str, Any, Any]]:
+    """(setting, here, there), where they are not the same."""
+    found = [("seed", one.seed, other.seed)]
+    for section, kind in SECTIONS.items():
+        for setting in fields(kind):
+            pair = (getattr(getattr(run, section), setting.name) for run in (one, other))
+            found.append((f"{section}.{setting.name}", *pair))
+    return [difference for difference in found if difference[1] != difference[2]]
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -58,6 +58,33 @@ class Watcher:
         """It is done, or has failed."""
 
 
+class Several(Watcher):
+    """Tells others, one after the other."""
+
+    def __init__(self, *others: Watcher) -> None:
+        self.others = others
+
+    def begun(self, n: int) -> None:
+        """A process has begun with it."""
+        self._tell("begun", n)
+
+    def said(self, n: int, line: str) -> None:
+        """It has told something, or printed it."""
+        self._tell("said", n, line)
+
+    def warned(self, n: int, line: str) -> None:
+        """There is a line on its error output."""
+        self._tell("warned", n, line)
+
+    def ended(self, n: int, outcome: Outcome[Any, Any]) -> None:
+        """It is done, or has failed."""
+        self._tell("ended", n, outcome)
+
+    def _tell(self, what: str, *about: Any) -> None:
+        for other in self.others:
+            getattr(other, what)(*about)
+
+
 def run_together(
     work: Callable[[J, Tell], R],
     jobs: Sequence[J],

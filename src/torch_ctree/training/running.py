@@ -8,7 +8,7 @@ import signal
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +26,22 @@ from torch_ctree.devices import in_tf32
 from torch_ctree.models import ModelError, Seq2Seq, fused
 from torch_ctree.models.pretrained import WEIGHTS
 from torch_ctree.training.checkpoints import LAST, NEW, PREVIOUS, Keeper, WholeFiles, newest
-from torch_ctree.training.configuration import CONFIG, SECTIONS, TrainConfig, TrainerConfig, build, read
+from torch_ctree.training.configuration import (
+    CONFIG,
+    OF_NO_INTEREST,
+    TrainConfig,
+    TrainerConfig,
+    build,
+    differences,
+    read,
+)
 from torch_ctree.training.errors import TrainingError
 from torch_ctree.training.module import Training
 from torch_ctree.training.preparation import Prepared, prepare
 from torch_ctree.training.progress import ProgressLine
 from torch_ctree.training.sharing import check_part
 
-MAY_CHANGE = (
-    *(f"trainer.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy", "deterministic", "fast")),
-    "optimisation.max_epochs",
-    "optimisation.checkpoint_steps",
-)
+MAY_CHANGE = (*OF_NO_INTEREST, "optimisation.max_epochs")
 """What may differ when a run goes on: where it computes, and when it ends."""
 
 
@@ -48,6 +52,8 @@ class Finished:
     folder: Path
     best: dict[str, float]
     """The metrics of the best epoch, whose model is in the folder."""
+    epochs: int
+    """How many there were."""
 
 
 def train(
@@ -109,12 +115,13 @@ def _train(
             config.save(folder / CONFIG)
             _introduce(console, config, prepared, model, folder)
         if _is_over(checkpoint, config):
-            keeper.load_state_dict(checkpoint["callbacks"]["Keeper"])
+            for callback in (keeper, *callbacks):
+                callback.load_state_dict(checkpoint["callbacks"].get(callback.state_key, {}))
             keeper.tidy()
         else:
             _fit(trainer, module, path)
     assert keeper.best is not None
-    return Finished(folder, keeper.best)
+    return Finished(folder, keeper.best, len(keeper.history))
 
 
 def _on_gpu(settings: TrainerConfig) -> bool:
@@ -225,6 +232,7 @@ def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], re
 def _fit(trainer: pl.Trainer, module: Training, checkpoint: Path | None) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The .* does not have many workers")  # batches are made in no time
+        warnings.filterwarnings("ignore", "Be aware that when using `ckpt_path`")  # a run needs only its own callbacks
         warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # Lightning 2.6 on torch 2.13
         try:
             trainer.fit(module, ckpt_path=checkpoint)
@@ -256,21 +264,11 @@ def _check_same(config: TrainConfig, folder: Path) -> None:
         raise TrainingError(f"{folder}: no run here to go on with; train it without --resume")
     began = build(read(folder / CONFIG))
     config = replace(config, data=config.data.absolute())
-    for name, then, now in _differences(began, config):
+    for name, then, now in differences(began, config):
         if not name.startswith(MAY_CHANGE):
             raise TrainingError(
                 f"{name}: got {now!r}; {folder} began with {then!r}: go on with that, or train anew with another --run"
             )
-
-
-def _differences(one: TrainConfig, other: TrainConfig) -> list[tuple[str, Any, Any]]:
-    """(setting, here, there), where they are not the same."""
-    found = [("seed", one.seed, other.seed)]
-    for section, kind in SECTIONS.items():
-        for setting in fields(kind):
-            pair = (getattr(getattr(run, section), setting.name) for run in (one, other))
-            found.append((f"{section}.{setting.name}", *pair))
-    return [difference for difference in found if difference[1] != difference[2]]
 
 
 def _is_over(checkpoint: dict[str, Any], config: TrainConfig) -> bool:

@@ -6,12 +6,14 @@ into other pieces than alone, so that results are the same within rounding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -25,6 +27,21 @@ Best = dict[str, float]
 """The metrics of a run's best epoch."""
 ON_A_GPU = 10
 """Runs at once on a GPU, unless told otherwise."""
+SHOWN = 20
+"""Of so many runs a terminal shows each; of more, those that are being trained."""
+
+
+class Training(Protocol):
+    """A job that trains."""
+
+    @property
+    def config(self) -> TrainConfig:
+        """With what."""
+        ...
+
+
+T = TypeVar("T", bound=Training)
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -48,44 +65,78 @@ def _on_gpu(config: TrainConfig) -> bool:
 def train_together(runs: Sequence[Run], at_once: int, console: Console | None = None) -> list[Outcome[Run, Best]]:
     """Train many models side by side, each as ``running.train`` does it alone → what became of each, in their order.
 
-    Those on a GPU share it. On a terminal a table shows how they are doing, elsewhere lines do.
-
     runs: on one device each
     at_once: so many
     console: where to say how it goes; by default the terminal
     """
     console = console or Console(highlight=False)
-    for run in runs:
-        for name in ("devices", "num_nodes"):
-            if (got := getattr(run.config.trainer, name)) > 1:
-                raise TrainingError(f"trainer.{name}: got {got}; expected 1 where many runs go side by side")
-
-    def tell(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    side_by_side = min(at_once, len(runs))
-    several_on_gpu = side_by_side > 1 and any(_on_gpu(run.config) for run in runs)
-    precisions = [run.config.trainer.precision for run in runs]
-    board = (_Table if console.is_terminal else _Log)(runs, tell)
-    with (
-        shared_gpu(tell, side_by_side, precisions) if several_on_gpu else nullcontext({}) as variables,
-        Live(board, console=console, transient=True) if isinstance(board, _Table) else nullcontext(),
-    ):
-        return run_together(_train, runs, at_once, variables, board)
+    with board([run.folder.name for run in runs], _summary, console) as shown:
+        return side_by_side(_train, runs, at_once, shown.tell, shown)
 
 
 def _train(run: Run, tell: Tell) -> Best:
     from torch_ctree.training.running import train  # noqa: PLC0415  (Lightning takes seconds to import)
 
-    console = Console(file=Lines(tell), force_terminal=False, highlight=False, emoji=False)
-    return train(run.config, run.folder, run.resume, console).best
+    return train(run.config, run.folder, run.resume, telling(tell)).best
 
 
-class _Log(Watcher):
+def _summary(best: Best) -> str:
+    return f"best epoch {best['epoch']}, validation accuracy {best['validation_accuracy']:.2%}"
+
+
+def telling(tell: Tell) -> Console:
+    """A terminal for a run in a process of a pool, which passes on what is said on it."""
+    return Console(file=Lines(tell), force_terminal=False, highlight=False, emoji=False)
+
+
+def side_by_side(
+    work: Callable[[T, Tell], R], jobs: Sequence[T], at_once: int, tell: Tell, watcher: Watcher
+) -> list[Outcome[T, R]]:
+    """Do jobs that train as ``run_together`` does any; those on a GPU share it.
+
+    jobs: on one device each
+    tell: gets a line where a GPU cannot be shared
+    watcher: is told what happens to the jobs
+    """
+    configs = [job.config for job in jobs]
+    for config in configs:
+        for name in ("devices", "num_nodes"):
+            if (got := getattr(config.trainer, name)) > 1:
+                raise TrainingError(f"trainer.{name}: got {got}; expected 1 where many runs go side by side")
+    count = min(at_once, len(jobs))
+    several_on_gpu = count > 1 and any(map(_on_gpu, configs))
+    precisions = [config.trainer.precision for config in configs]
+    with shared_gpu(tell, count, precisions) if several_on_gpu else nullcontext({}) as variables:
+        return run_together(work, jobs, at_once, variables, watcher)
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def board(names: Sequence[str], summary: Callable[[Any], str], console: Console) -> Iterator[Log]:
+    """Who is told what happens to jobs, and shows it: on a terminal in a table, elsewhere in lines.
+
+    names: of the jobs
+    summary: a job's result in a few words; nothing where it was stopped before it had one
+    """
+
+    def tell(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    if not console.is_terminal:
+        yield Log(names, summary, tell)
+        return
+    table = Board(names, summary, tell)
+    with Live(table, console=console, transient=True):
+        yield table
+
+
+class Log(Watcher):
     """Every line, with the run it is of."""
 
-    def __init__(self, runs: Sequence[Run], tell: Tell) -> None:
-        self.names, self.tell = [run.folder.name for run in runs], tell
+    def __init__(self, names: Sequence[str], summary: Callable[[Any], str], tell: Tell) -> None:
+        self.names, self.summary, self.tell = names, summary, tell
         self.warnings: set[str] = set()
 
     def said(self, n: int, line: str) -> None:
@@ -98,20 +149,20 @@ class _Log(Watcher):
             self.warnings.add(line)
             self.tell(f"{self.names[n]}: {line}")
 
-    def ended(self, n: int, outcome: Outcome[Run, Best]) -> None:
+    def ended(self, n: int, outcome: Outcome[Any, Any]) -> None:
         """How."""
-        said = f"failed: {outcome.error}"
-        if (best := outcome.result) is not None:
-            said = f"done: best epoch {best['epoch']}, validation accuracy {best['validation_accuracy']:.2%}"
-        self.tell(f"{self.names[n]}: {said}; {outcome.seconds:,.0f} s")
+        found = "" if outcome.error is not None else self.summary(outcome.result)
+        said = f"failed: {outcome.error}" if outcome.error is not None else f"done: {found}" if found else ""
+        if said:
+            self.tell(f"{self.names[n]}: {said}; {outcome.seconds:,.0f} s")
 
 
-class _Table(_Log):
+class Board(Log):
     """What each run has said last, for a terminal; only failures and warnings stay on it."""
 
-    def __init__(self, runs: Sequence[Run], tell: Tell) -> None:
-        super().__init__(runs, tell)
-        self.states, self.lines = ["waiting"] * len(runs), [""] * len(runs)
+    def __init__(self, names: Sequence[str], summary: Callable[[Any], str], tell: Tell) -> None:
+        super().__init__(names, summary, tell)
+        self.states, self.lines = ["waiting"] * len(names), [""] * len(names)
 
     def begun(self, n: int) -> None:
         """With this run."""
@@ -121,17 +172,22 @@ class _Table(_Log):
         """In place of what it said before."""
         self.lines[n] = line
 
-    def ended(self, n: int, outcome: Outcome[Run, Best]) -> None:
+    def ended(self, n: int, outcome: Outcome[Any, Any]) -> None:
         """How."""
-        self.states[n] = "done" if outcome.error is None else "failed"
         if outcome.error is not None:
+            self.states[n] = "failed"
             super().ended(n, outcome)
+        else:
+            self.states[n] = "done" if self.summary(outcome.result) else "stopped"
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> RenderableType:
         """As it is now."""
         table = Table(box=None, header_style="bold", pad_edge=False)
         for header, is_whole in (("run", True), ("state", True), ("latest", False)):
             table.add_column(header, no_wrap=is_whole)
         for name, state, line in zip(self.names, self.states, self.lines, strict=True):
-            table.add_row(Text(name), state, Text(line, no_wrap=True, overflow="ellipsis"))
-        return table
+            if len(self.names) <= SHOWN or state == "training":
+                table.add_row(Text(name), state, Text(line, no_wrap=True, overflow="ellipsis"))
+        if len(self.names) <= SHOWN:
+            return table
+        return Group(table, ", ".join(f"{number} {state}" for state, number in Counter(self.states).items()))

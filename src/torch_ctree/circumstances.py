@@ -24,7 +24,7 @@ def circumstances(device: torch.device, commit: str | None = None) -> dict[str, 
     return {
         "command": command(),
         "commit": commit or commit_here(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": date_now(),
         "hardware": hardware(device),
         "threads": torch.get_num_threads(),
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
@@ -43,6 +43,11 @@ def command() -> str:
     if program.suffix != ".py" or program.name == "__main__.py":
         return shlex.join(["ctree", *sys.argv[1:]])
     return shlex.join(["python", f"{program.parent.name}/{program.name}", *sys.argv[1:]])
+
+
+def date_now() -> str:
+    """To the minute."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def commit_here() -> str:

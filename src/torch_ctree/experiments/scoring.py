@@ -1,0 +1,69 @@
+"""What a result file says of a trained model: its metrics, and some of its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from torch_ctree.data import Task
+from torch_ctree.evaluation import Prediction, Share, by_cell, evaluate, is_exact, predict_all
+from torch_ctree.models import Seq2Seq
+
+EXAMPLES = 3
+"""Answers of each kind."""
+
+
+def scored(model: Seq2Seq, task: Task, with_cells: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The metrics of the test set, those of other sets within, and examples from each set.
+
+    with_cells: also by the kinds of SCAN's phrases
+    """
+    batch_size = 1000 if model.device.type == "cuda" else 100
+    answers = {name: predict_all(model, task, name, batch_size=batch_size) for name in task.tested}
+    found = {name: _metrics(some, task) for name, some in answers.items()}
+    if with_cells:
+        for name, some in answers.items():
+            found[name]["cells"] = _cells(some)
+    metrics = found.pop("test")
+    return metrics | found, {name: _examples(some) for name, some in answers.items()}
+
+
+def _metrics(predictions: Sequence[Prediction], task: Task) -> dict[str, Any]:
+    result = evaluate(predictions, task)
+    return {
+        "pairs": result.pairs,
+        "exact_match": result.exact_match,
+        "first_word": result.first_word,
+        "token_accuracy": result.token_accuracy,
+        "loss": result.loss,
+        "by_length": {str(length): _share(share) for length, share in result.by_length.items()},
+        "tree_f1": None if result.tree_f1 is None else result.tree_f1.sentence_f1,
+    }
+
+
+def _share(share: Share) -> dict[str, float]:
+    return {"right": share.right, "total": share.total, "accuracy": share.accuracy}
+
+
+def _cells(predictions: Sequence[Prediction]) -> dict[str, dict[str, dict[str, float]]]:
+    """What a phrase does → how often → how many are right."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for (kind, times), share in by_cell(predictions).items():
+        found.setdefault(kind, {})[times] = _share(share)
+    return found
+
+
+def _examples(predictions: Sequence[Prediction]) -> dict[str, list[dict[str, str | None]]]:
+    """The first that are wrong, and the first that are right."""
+    return {
+        "wrong": _first(prediction for prediction in predictions if not is_exact(prediction)),
+        "right": _first(prediction for prediction in predictions if is_exact(prediction)),
+    }
+
+
+def _first(predictions: Iterable[Prediction]) -> list[dict[str, str | None]]:
+    return [
+        {name: getattr(prediction, name) for name in ("source", "target", "output", "tree")}
+        for prediction in islice(predictions, EXAMPLES)
+    ]

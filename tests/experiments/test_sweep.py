@@ -1,0 +1,198 @@
+"""Sweeps of real runs. Processes take seconds to start: as much as possible is asked of each."""
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.experiments.tiny import SCAN, WILD, failed, reproduce, result, small_presets
+from tests.training.jobs import until
+from tests.training.runs import outcome, start, train
+from torch_ctree.circumstances import circumstances
+from torch_ctree.data import DataError
+from torch_ctree.evaluation import evaluate, predict_all
+from torch_ctree.experiments.results import KEYS, read_result, write_result
+from torch_ctree.experiments.sweep import Job, Plan, Writer, entries_of, jobs_of, sweep, work
+from torch_ctree.models import Seq2Seq
+from torch_ctree.training import TrainingError
+from torch_ctree.training.pool import Outcome
+
+PLAN = Plan(Path("results"), Path("runs"), None, "ctree reproduce scan", "abc")
+ROWS = {row.slug: row for row in SCAN.own}
+
+
+def jobs(rows="om-ctree", splits="length", seeds=(0,), plan=PLAN) -> list[Job]:
+    return jobs_of(entries_of(SCAN, [ROWS[row] for row in rows.split(",")], splits.split(","), seeds), plan)
+
+
+def test_first_seeds_first():
+    found = entries_of(SCAN, [ROWS["om-ctree"], ROWS["torch-ctree"]], ["jump", "length"], [3, 5])
+    assert [(entry.seed, entry.row.slug, entry.split) for entry in found] == [
+        (seed, row, split) for seed in (3, 5) for row in ("om-ctree", "torch-ctree") for split in ("jump", "length")
+    ]
+
+
+def test_a_run_and_all_that_is_said_of_it(small):
+    (job,) = jobs()
+    said: list[str] = []
+    found = work(job, said.append)
+    assert found is not None
+    train(job.config, Path("alone"))
+    assert outcome(job.folder) == outcome(Path("alone"))
+    assert said[-1] == "testing"
+    write_result(job.path, found)
+    found = read_result(Path("results/scan/om-ctree/length-0.json"))
+    assert set(KEYS) <= set(found)
+    here = circumstances(next(Seq2Seq.from_pretrained(job.folder).parameters()).device, "abc")
+    assert {name: found[name] for name in ("hardware", "versions", "commit")} == {
+        name: here[name] for name in ("hardware", "versions", "commit")
+    }
+    assert (found["command"], found["preset"], found["epochs"]) == (
+        "ctree reproduce scan",
+        "paper-scan-length-om-ctree",
+        3,
+    )
+    assert found["settings"]["optimisation"]["max_epochs"] == 3
+    lines = (job.folder / "metrics.csv").read_text().splitlines()
+    best = dict(zip(lines[0].split(","), lines[found["best_epoch"]].split(","), strict=True))
+    assert float(best["validation_accuracy"]) == found["validation_accuracy"]
+    task = job.config.data.load()
+    expected = evaluate(predict_all(Seq2Seq.from_pretrained(job.folder), task, "test"), task)
+    assert found["metrics"]["exact_match"] == expected.exact_match
+    assert sum(share["total"] for share in found["metrics"]["by_length"].values()) == expected.pairs == 13
+    assert found["metrics"]["cells"]["none"]["twice"]["total"] == sum("twice" in text for text in task.test.sources())
+
+
+def test_many_of_which_one_fails_and_then_again(small):
+    """What is done is not done again; what failed is, where need be with what it had."""
+    small_presets(small, paper_scan_jump_om_ctree=WILD)
+    todo = jobs(splits="jump,length", seeds=(0, 1))
+    said = StringIO()
+    console = Console(file=said, width=200)
+    outcomes = sweep(todo, console, at_once=2, ray=None, gpus_each=None)
+    errors = [outcome.error for outcome in outcomes]
+    assert [error is None for error in errors] == [False, True, False, True]
+    paths = [Path(f"results/scan/om-ctree/{name}.json") for name in ("jump-0", "length-0", "jump-1", "length-1")]
+    for path, error in zip(paths, errors, strict=True):
+        found = read_result(path)
+        assert found.get("error") == error
+        assert ("metrics" in found) == (error is None)
+        assert found["at_once"] == 2
+        assert found["seconds"] > 0
+    assert f"OM-CTree, jump-1: failed: {errors[2]}; " in said.getvalue()
+    assert "OM-CTree, length-1: done: 3 epochs, exact match " in said.getvalue()
+    assert [job.path for job in jobs(splits="jump,length", seeds=(0, 1))] == [paths[0], paths[2]]
+
+    before = paths[1].read_bytes()
+    small_presets(small)  # mended
+    with pytest.raises(TrainingError, match=r"om-ctree/jump-0: made with optimisation\.lr 1e\+30, and its row"):
+        jobs(splits="jump")
+    again = jobs(splits="jump,length", seeds=(1,), plan=replace(PLAN, runs=Path("others")))
+    (done,) = sweep(again, console, at_once=1, ray=None, gpus_each=None)
+    assert done.error is None
+    assert "metrics" in read_result(paths[2])
+    assert paths[1].read_bytes() == before
+
+
+def test_results_of_other_settings_are_left_alone(small):
+    (job,) = jobs()
+    write_result(job.path, result(settings=json.loads(json.dumps(job.known["settings"]))))
+    before = job.path.read_bytes()
+    assert jobs() == []
+    small_presets(small, paper_scan_length_om_ctree={"data": {"root": str(small)}, "trainer": {"fast": False}})
+    assert jobs() == []  # neither is of interest
+    small_presets(small, paper_scan_length_om_ctree={"model": {"width": 16}})
+    said = (
+        f"{job.path}: made with model.width 8, and its row now has 16; move it away, or name another folder (--results)"
+    )
+    with pytest.raises(TrainingError) as refused:
+        jobs()
+    assert str(refused.value) == said
+    assert job.path.read_bytes() == before
+    write_result(job.path, result(settings={"model": {"wisdom": 3}}))
+    with pytest.raises(TrainingError, match=rf"^{job.path}: model\.wisdom: no such setting; .*; move it away, or"):
+        jobs()
+    job.path.write_text("{")
+    with pytest.raises(DataError, match=rf"^{job.path}: not a whole JSON file"):
+        jobs()
+
+
+def test_a_failure_does_not_write_over_a_result(small):
+    """Of another sweep that was faster."""
+    (job,) = jobs()
+    done = result(settings=json.loads(json.dumps(job.known["settings"])))
+    write_result(job.path, done)
+    Writer([job]).ended(0, Outcome(job, None, "another process is training here", 1.0))
+    assert read_result(job.path) == done
+    write_result(job.path, failed())
+    Writer([job]).ended(0, Outcome(job, None, "other", 1.0))
+    assert read_result(job.path)["error"] == "other"
+
+
+def test_when_time_is_over(small):
+    late = replace(PLAN, deadline=time.time() - 1)
+    (job,) = jobs(plan=late)
+    said: list[str] = []
+    assert work(job, said.append) is None
+    assert (said, job.folder.exists()) == ([], False)
+    Writer([job]).ended(0, Outcome(job, None, None, 0.0))
+    assert not job.path.exists()
+
+
+def test_stopped_with_a_checkpoint(small):
+    small_presets(small, paper_scan_length_om_ctree={"optimisation": {"max_epochs": 5000, "min_lr": 0.0}})
+    (job,) = jobs(plan=replace(PLAN, deadline=time.time() + 3))
+    said: list[str] = []
+    assert work(job, said.append) is None
+    assert said[-1] == "stopped: the time is over; it goes on from here"
+    assert (job.folder / "last.ckpt").exists()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_anywhere_it_goes_on(small, how):
+    """Ctrl-C, and what nobody can hear; each run ends as if it had never been stopped."""
+    words = ["scan", "--rows=om-ctree", "--splits=length,jump", "--seeds=0,1", "--at-once=2", "--commit=abc"]
+    results = Path("results/scan/om-ctree").absolute()
+    process = start(reproduce, small, words, Path("output").absolute())
+    until(lambda: list(results.glob("*.json")) or not process.is_alive())
+    os.kill(process.pid, how)
+    process.join()
+    said = Path("output").read_text()
+    assert process.exitcode == (130 if how == signal.SIGINT else -how)
+    assert "Traceback" not in said
+    if how == signal.SIGINT:
+        assert said.splitlines()[-1] == "stopped; go on with the same command"
+    before = {path: path.read_bytes() for path in results.glob("*.json")}
+    assert before
+    until(lambda: not any(_is_locked(lock) for lock in Path("runs").rglob("training.lock")))
+
+    process = start(reproduce, small, words, Path("output").absolute())
+    process.join()
+    assert process.exitcode == 0
+    assert f"4 runs: {len(before)} done before, {4 - len(before)} to do" in Path("output").read_text()
+    assert all(path.read_bytes() == content for path, content in before.items())
+    found = {path.stem: read_result(path) for path in results.glob("*.json")}
+    assert set(found) == {"length-0", "length-1", "jump-0", "jump-1"}
+    for name, one in found.items():
+        (job,) = jobs(
+            splits=name[:-2], seeds=(int(name[-1]),), plan=replace(PLAN, results=Path("none"), runs=Path("none"))
+        )
+        train(job.config, Path(f"alone-{name}"))
+        assert outcome(Path("runs/reproduce/scan/om-ctree") / name) == outcome(Path(f"alone-{name}"))
+        assert one["epochs"] == 3
+
+
+def _is_locked(path: Path) -> bool:
+    from filelock import FileLock, Timeout  # noqa: PLC0415
+
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except Timeout:
+        return True
