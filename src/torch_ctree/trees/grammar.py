@@ -1,0 +1,787 @@
+"""Sentences of a latent binary grammar whose vertices have one of Q states: exact sums, maxima, samples and posteriors.
+
+A derivation starts at a root state. A vertex in state s is a leaf with probability sigmoid(leaf_logits[s]) and then
+emits one token; or it splits, and the states of its two children are drawn independently. Depth has no bound, so this
+is a probabilistic context-free grammar, and the sum over all trees and states is the inside algorithm: with β[i, j, s]
+the probability that state s yields the tokens i … j − 1,
+
+    β[i, i + 1, s] = leaf(s) · emit(s, x_i)
+    β[i, j, s] = split(s) · Σ_k L[i, k, s] · R[k, j, s],  L = left · β,  R = right · β
+
+The charts. The cells (start, width) are stored one width after another, C = N(N + 1)/2 of them. L is stored as
+[start, width − 1] and R as [end − 1, N − 1 − width], so that the two parts of all spans of a width, at all split
+points, are plain slices that run in the same direction (``_parts``).
+
+The numbers are probabilities, not logarithms, so that sums over states are matrix products. Each cell has its own power
+of two, chosen such that its most probable state is near the top of the floating-point range: exact, whatever the
+length. Two things are limited: a state that is less probable in a cell than the best one by more than about e^125
+(e^1000 in float64) counts as impossible there, and so does a transition or a split of probability below e^-87 (e^-708).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+from torch.nn.functional import logsigmoid
+
+from torch_ctree.trees.checks import (
+    check_count,
+    check_device,
+    check_floats,
+    check_integers,
+    check_lengths,
+    check_no_nan,
+    check_tokens,
+    first,
+)
+from torch_ctree.trees.compiling import outside_graphs
+from torch_ctree.trees.derivation import Derivation
+from torch_ctree.trees.topology import longest, past_end
+
+LN2 = math.log(2)
+
+DEEPEST = 62
+"""The deepest level whose heap numbers fit 64 bits."""
+
+TOP = {torch.float32: 56, torch.float64: 480}
+"""Binary logarithm of what a cell's best state is scaled to: N products of two such numbers must not overflow."""
+
+LARGEST = 1 << 26
+"""Elements of the tensors that maxima over states go through."""
+
+Whole = TypeVar("Whole", int, Tensor)
+
+
+# --- charts -----------------------------------------------------------------------------------------------------------
+
+
+class Chart(NamedTuple):
+    """The inside probabilities of a batch, cell by cell as 2^scale · beta."""
+
+    beta: Tensor  # (B, C, Q)
+    scale: Tensor  # (B, C), whole numbers; −inf where no state is possible
+    left: Tensor  # (B, N, N − 1, Q) [start, width − 1]: L, scaled like beta
+    right: Tensor  # (B, N, N − 1, Q) [end − 1, N − 1 − width]: R
+    left_scale: Tensor  # (B, N, N − 1)
+    right_scale: Tensor  # (B, N, N − 1)
+
+
+class Outside(NamedTuple):
+    """The derivatives of the log-probability, from the widest cell to the narrowest."""
+
+    leaves: Tensor  # (B, N, Q): of the logarithm of leaf(s) · emit(s, x_i)
+    splits: Tensor  # (B, Q): of log split(s)
+    left: Tensor  # (B, C − 1, Q): of L, cell by cell; the widest is nobody's child
+    right: Tensor  # (B, C − 1, Q): of R
+    spans: Tensor  # (B, N, N) [start, end − 1]: posterior probabilities
+
+
+def _first_cell(tokens: int, width: Whole) -> Whole:
+    """The number of the cell (0, width)."""
+    return (width - 1) * (2 * tokens - width + 2) // 2
+
+
+def _cells(tokens: int, width: int) -> slice:
+    """The cells of a width, by start."""
+    return slice(_first_cell(tokens, width), _first_cell(tokens, width + 1))
+
+
+def _parts(left: Tensor, right: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """(B, N, N − 1, …) each → (B, spans, width − 1, …) each: left and right parts of all spans, at all split points."""
+    N = left.shape[1]
+    return left[:, : N - width + 1, : width - 1], right[:, width - 1 :, N - width :]
+
+
+def _part(left: Tensor, right: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """(B, N, N − 1, …) each → (B, spans, …) each: all spans of a width as left and as right parts of wider ones."""
+    N = left.shape[1]
+    return left[:, : N - width + 1, width - 1], right[:, width - 1 :, N - 1 - width]
+
+
+def _split_weights(chart: Chart, width: int) -> tuple[Tensor, Tensor]:
+    """How split points compare: weights (B, spans, width − 1), 1 at most, and their scale (B, spans)."""
+    left, right = _parts(chart.left_scale, chart.right_scale, width)
+    terms = left + right
+    scale = terms.amax(-1).clamp_min(torch.finfo(terms.dtype).min)  # a finite number where nothing is possible
+    return torch.exp2(terms - scale[..., None]), scale
+
+
+def _scaled(value: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """2^scale · value (B, spans, Q), the same with the largest value at the top."""
+    top = TOP[value.dtype]
+    largest = value.amax(-1)
+    shift = (top - torch.frexp(largest).exponent).clamp_max(2 * top).to(value.dtype)
+    return value * torch.exp2(shift)[..., None], (scale - shift).masked_fill(largest == 0, -math.inf)
+
+
+def inside(leaves: Tensor, log_split: Tensor, left: Tensor, right: Tensor) -> Chart:
+    """leaves (B, N, Q): log leaf(s) + log emit(s, x_i); log_split (B, Q); left, right (B, Q, Q): probabilities."""
+    B, N, Q = leaves.shape
+    C = N * (N + 1) // 2
+    parts, scales = (B, N, N - 1, Q), (B, N, N - 1)
+    sizes = ((B, C, Q), (B, C), parts, parts, scales, scales)
+    chart = Chart(*(leaves.new_empty(size) for size in sizes))
+    split = log_split.exp()[:, None]
+    for width in range(1, N + 1):
+        if width == 1:
+            scale = (leaves.amax(-1) / LN2).floor().clamp_min(torch.finfo(leaves.dtype).min)
+            value = torch.exp(leaves - LN2 * scale[..., None])
+        else:
+            weight, scale = _split_weights(chart, width)
+            lefts, rights = _parts(chart.left, chart.right, width)
+            value = (weight[..., None] * lefts).mul_(rights).sum(2) * split  # (B, spans, Q)
+        value, scale = _scaled(value, scale)
+        chart.beta[:, _cells(N, width)], chart.scale[:, _cells(N, width)] = value, scale
+        if width < N:
+            as_left, as_right = _part(chart.left, chart.right, width)
+            as_left[:], as_right[:] = value @ left.mT, value @ right.mT
+            for part in _part(chart.left_scale, chart.right_scale, width):
+                part[:] = scale
+    return chart
+
+
+def outside(
+    chart: Chart, log_split: Tensor, left: Tensor, right: Tensor, root: Tensor, lengths: Tensor, grad: Tensor
+) -> Outside:
+    """Derivatives of Σ_b grad[b] · log p(x_b): root, lengths, grad (B,). What is impossible has derivative 0.
+
+    The products of a width are made again here: kept, they would take N times the memory of the chart.
+    """
+    B, N = chart.left.shape[:2]
+    Q = log_split.shape[-1]
+    split = log_split.exp()[:, None]
+    of_left, of_right = torch.zeros_like(chart.left), torch.zeros_like(chart.right)
+    lefts, rights = (torch.empty_like(chart.beta[:, :-1]) for _ in range(2))
+    splits, spans = torch.zeros_like(log_split), chart.beta.new_zeros(B, N, N)
+    at_root = _value_at_root(chart, root, lengths)
+    at_root = torch.where(at_root > 0, grad / at_root, 0)
+    seed = torch.where(torch.arange(Q, device=root.device) == root[:, None], at_root[:, None], 0)  # (B, Q)
+    posterior, largest = seed[:, None], torch.finfo(grad.dtype).max
+    for width in reversed(range(1, N + 1)):
+        cells = _cells(N, width)
+        beta = chart.beta[:, cells]  # (B, spans, Q)
+        of_beta = torch.zeros_like(beta)
+        if width < N:
+            pairs = zip(_part(of_left, of_right, width), _part(chart.left, chart.right, width), strict=True)
+            lefts[:, cells], rights[:, cells] = (_bounded(gradient, value, grad) for gradient, value in pairs)
+            of_beta = lefts[:, cells] @ left + rights[:, cells] @ right
+        of_beta[:, 0] += torch.where(lengths[:, None] == width, seed, 0)
+        of_beta = _bounded(of_beta, beta, grad)
+        posterior = of_beta * beta
+        spans.diagonal(width - 1, 1, 2).copy_(posterior.sum(-1))
+        if width > 1:
+            splits += posterior.sum(1)
+            weight, scale = _split_weights(chart, width)
+            shift = (scale - chart.scale[:, cells]).masked_fill(chart.scale[:, cells] == -math.inf, 0)
+            half = torch.exp2(shift / 2)[..., None] * split.sqrt()
+            of_sum = (of_beta * half * half).clamp_(-largest, largest)  # halves, so that nothing between overflows
+            of_product = weight[..., None] * of_sum[:, :, None]  # (B, spans, width − 1, Q)
+            (to_left, to_right), (at_left, at_right) = (
+                _parts(of_left, of_right, width),
+                _parts(chart.left, chart.right, width),
+            )
+            to_left.addcmul_(of_product, at_right)
+            to_right.addcmul_(of_product, at_left)
+    return Outside(posterior, splits, lefts, rights, spans)
+
+
+def _value_at_root(chart: Chart, root: Tensor, lengths: Tensor) -> Tensor:
+    """(B,): the scaled probability that the root state yields the sentence."""
+    sentence = torch.arange(len(root), device=root.device)
+    return chart.beta[sentence, _first_cell(chart.left.shape[1], lengths), root]
+
+
+def _bounded(gradient: Tensor, value: Tensor, grad: Tensor) -> Tensor:
+    """Derivatives by scaled probabilities (B, spans, Q), 0 where these are 0. Sentences' derivatives grad (B,).
+
+    Derivative times value is a posterior probability times grad: whatever has under- or overflown, it is no more.
+    """
+    limit = (grad.abs()[:, None, None] / value).clamp_max_(torch.finfo(grad.dtype).max)
+    return torch.where(value > 0, gradient.clamp(-limit, limit), 0)
+
+
+def _of_logits(of_part: Tensor, beta: Tensor, transition: Tensor, grad: Tensor) -> Tensor:
+    """By the logits of a transition (B, Q, Q), from the derivatives of L or R and β, (B, C − 1, Q) each; grad (B,)."""
+    product = (2**-24 * of_part).mT @ beta  # so that the inverse of the least probability does not overflow
+    counts = torch.where(transition > 0, product, 0).mul_(2**24 * transition)  # how often it is taken, expected
+    most = grad.abs()[:, None, None] * beta.shape[1]
+    counts = counts.clamp(-most, most)
+    return counts - transition * counts.sum(-1, keepdim=True)
+
+
+class _Inside(torch.autograd.Function):
+    """log p(x) with its hand-written derivative.
+
+    By the logits of transitions, not by their probabilities: the latter is as large as a probability is small.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        leaves: Tensor,
+        log_split: Tensor,
+        left_logits: Tensor,
+        right_logits: Tensor,
+        root: Tensor,
+        lengths: Tensor,
+    ) -> Tensor:
+        with torch.autocast(leaves.device.type, enabled=False):
+            left, right = left_logits.softmax(-1), right_logits.softmax(-1)
+            chart = inside(leaves, log_split, left, right)
+            ctx.save_for_backward(log_split, left, right, root, lengths, *chart)
+            scale = chart.scale.gather(1, _first_cell(leaves.shape[1], lengths)[:, None])[:, 0]
+            mantissa, exponent = torch.frexp(_value_at_root(chart, root, lengths))
+            return mantissa.log() + LN2 * (scale + exponent)  # the two large numbers are whole: no digits are lost
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # torch's own once_differentiable says nothing where only the logits want a graph
+            raise RuntimeError("log_prob: got create_graph=True; expected a first derivative, the only one there is")
+        log_split, left, right, root, lengths, *tables = ctx.saved_tensors
+        chart = Chart(*tables)
+        with torch.autocast(grad.device.type, enabled=False):
+            result = outside(chart, log_split, left, right, root, lengths, grad)
+            of_left, of_right = (
+                _of_logits(of_part, chart.beta[:, :-1], transition, grad)
+                for of_part, transition in ((result.left, left), (result.right, right))
+            )
+        return result.leaves, result.splits, of_left, of_right, None, None
+
+
+@outside_graphs
+def inside_log_prob(
+    leaves: Tensor, log_split: Tensor, left_logits: Tensor, right_logits: Tensor, root: Tensor, lengths: Tensor
+) -> Tensor:
+    """log p(x), (B,), differentiable once, by the first four arguments.
+
+    leaves (B, N, Q): log leaf(s) + log emit(s, x_i); log_split (B, Q); left_logits, right_logits (B, Q, Q); root,
+    lengths (B,)
+    """
+    return cast(Tensor, _Inside.apply(leaves, log_split, left_logits, right_logits, root, lengths))
+
+
+# --- maxima -----------------------------------------------------------------------------------------------------------
+
+
+def _best_child(log_transitions: Tensor, values: Tensor) -> Tensor:
+    """max over child states t of log_transitions[b, s, t] + values[b, n, t]: (B, Q, Q), (B, n, Q) → (B, n, Q)."""
+    step = max(1, LARGEST // max(1, log_transitions.numel()))
+    rows = [(log_transitions[:, None] + some[:, :, None]).amax(-1) for some in values.split(step, dim=1)]
+    return torch.cat(rows, dim=1) if rows else values
+
+
+def _best_chart(
+    leaves: Tensor, log_split: Tensor, log_left: Tensor, log_right: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The inside algorithm with maxima, in logarithms → values (B, C, Q); of left and right parts, as in ``Chart``."""
+    B, N, Q = leaves.shape
+    values = leaves.new_empty(B, N * (N + 1) // 2, Q)
+    left, right = (leaves.new_empty(B, N, N - 1, Q) for _ in range(2))
+    for width in range(1, N + 1):
+        if width == 1:
+            value = leaves
+        else:
+            lefts, rights = _parts(left, right, width)
+            value = (lefts + rights).amax(2) + log_split[:, None]
+        values[:, _cells(N, width)] = value
+        if width < N:
+            as_left, as_right = _part(left, right, width)
+            as_left[:], as_right[:] = _best_child(log_left, value), _best_child(log_right, value)
+    return values, left, right
+
+
+def _grow(form: Tensor, levels: int, choose: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+    """Derive from the roots down, level by level, all sentences at once.
+
+    form: (F, 2 + C), the vertices of all sentences from left to right; a row has the sentence, the heap number, and
+        what ``choose`` reads, the state first.
+    choose: rows (W, 2 + C) of vertices of one level → which of them split, bool (W,), and of those that do the children
+        (S, 2, C)
+    → the leaves, (F', 2 + C)
+    """
+    side = torch.arange(2, device=form.device)
+    fresh = torch.ones(len(form), dtype=torch.bool, device=form.device)
+    for _ in range(levels):
+        where = fresh.nonzero()[:, 0]
+        if len(where) == 0:
+            break
+        split, children = choose(form[where])
+        parents = where[split]
+        copies = torch.ones_like(form[:, 0]).index_fill(0, parents, 2)
+        places = (copies.cumsum(0) - copies)[parents, None] + side  # (S, 2)
+        sentences = form[parents, :1].expand(-1, 2)
+        vertices = 2 * form[parents, 1:2] + 1 + side
+        form = form.repeat_interleave(copies, dim=0)
+        form[places] = torch.cat([torch.stack([sentences, vertices], dim=-1), children], dim=-1)
+        fresh = torch.zeros(len(form), dtype=torch.bool, device=form.device).index_fill(0, places.flatten(), True)
+    return form
+
+
+def _padded(form: Tensor, sentences: int, width: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Leaves (F, 2 + C) → vertices and states (sentences, N), padded with −1 and 0, and lengths (sentences,)."""
+    lengths = torch.bincount(form[:, 0], minlength=sentences)
+    N = longest(lengths) if width is None else width
+    column = torch.arange(len(form), device=form.device) - (lengths.cumsum(0) - lengths)[form[:, 0]]
+    vertices, states = form.new_full((sentences, N), -1), form.new_zeros(sentences, N)
+    vertices[form[:, 0], column] = form[:, 1]
+    states[form[:, 0], column] = form[:, 2]
+    return vertices, states, lengths
+
+
+# --- the distribution -------------------------------------------------------------------------------------------------
+
+
+class LatentGrammar(Distribution):
+    """Sentences whose tokens are the leaves of a latent binary tree with a state at each vertex, of any depth.
+
+    leaf_logits: (B, Q): the logit of the probability that a vertex in state s is a leaf. ±inf is allowed.
+    left_logits, right_logits: (B, Q, Q): from a vertex's state to those of its children, normalised over the last
+        dimension here; −inf where a transition is impossible.
+    token_logits: (B, Q, K): of the token of a leaf, normalised over K here; −inf allowed.
+    root: (B,), integers: the state that each sentence's derivation starts in.
+    depth: of the trees that ``argmax``, ``greedy`` and ``sample`` make, at most. ``log_prob`` and ``posterior`` know no
+        bound.
+    validate_args: whether to check values, here and in every method; by default as ``torch.distributions`` is set. On a
+        GPU a check waits for the device. Shapes, dtypes and devices are always checked.
+
+    Computes in float32, in float64 if any of the logits is; autocast does not change that.
+
+    A state that always splits into two of a state that never does:
+
+    >>> from torch import inf, tensor, zeros
+    >>> to_second = tensor([[[-inf, 0.0], [-inf, 0.0]]])
+    >>> dist = LatentGrammar(tensor([[-inf, inf]]), to_second, to_second, zeros(1, 2, 3), tensor([0]))
+    >>> dist.log_prob(tensor([[0, 2]])).exp()  # of nine sentences
+    tensor([0.1111])
+    >>> dist.argmax().vertices
+    tensor([[1, 2]])
+    """
+
+    arg_constraints = {}  # noqa: RUF012 # pyright: ignore[reportAssignmentType]  (checked below, by name)
+    has_rsample = False
+
+    leaf_logits: Tensor
+    """(B, Q)"""
+    left_logits: Tensor
+    """(B, Q, Q)"""
+    right_logits: Tensor
+    """(B, Q, Q)"""
+    token_logits: Tensor
+    """(B, Q, K)"""
+    root: Tensor
+    """(B,)"""
+    depth: int
+    """Of the trees that are searched and sampled, at most."""
+
+    def __init__(
+        self,
+        leaf_logits: Tensor,
+        left_logits: Tensor,
+        right_logits: Tensor,
+        token_logits: Tensor,
+        root: Tensor,
+        depth: int = 10,
+        validate_args: bool | None = None,
+    ):
+        _check_shapes(leaf_logits, left_logits, right_logits, token_logits, root)
+        if not isinstance(depth, int) or isinstance(depth, bool) or not 0 <= depth <= DEEPEST:
+            raise ValueError(f"depth: got {depth!r}; expected a whole number, 0 to {DEEPEST}")
+        logits = (leaf_logits, left_logits, right_logits, token_logits)
+        self.leaf_logits, self.left_logits, self.right_logits, self.token_logits = logits
+        self.root, self.depth = root.long(), depth
+        self._dtype = torch.float64 if any(x.dtype == torch.float64 for x in logits) else torch.float32
+        super().__init__(leaf_logits.shape[:1], validate_args=validate_args)
+        if self._validate_args:
+            _check_values(leaf_logits, left_logits, right_logits, token_logits, root)
+
+    def __repr__(self) -> str:
+        """The sizes; the tensors themselves are long."""
+        return (
+            f"LatentGrammar(batch_shape={tuple(self.batch_shape)}, states={self.states}, vocabulary={self.vocabulary}, "
+            f"depth={self.depth})"
+        )
+
+    @property
+    def states(self) -> int:
+        """Q"""
+        return self.leaf_logits.shape[-1]
+
+    @property
+    def vocabulary(self) -> int:
+        """K"""
+        return self.token_logits.shape[-1]
+
+    # --- sentences ----------------------------------------------------------------------------------------------------
+
+    def log_prob(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """log p(x), the sum over all trees and states: tokens (B, N), lengths (B,), N by default → (B,).
+
+        Differentiable once: ``create_graph=True`` raises a RuntimeError. −inf, with a gradient of zero, where the
+        sentence is impossible. Without ``validate_args`` nothing here waits for the device.
+        """
+        return self._log_prob(*self._checked(tokens, lengths))
+
+    def posterior(self, tokens: Tensor, lengths: Tensor | None = None) -> GrammarPosterior:
+        """The distribution of the sentences' trees: tokens (B, N), lengths (B,), N by default."""
+        return GrammarPosterior(self, *self._checked(tokens, lengths))
+
+    # --- search and sampling ------------------------------------------------------------------------------------------
+
+    def argmax(self, max_length: int | None = None) -> Derivation:
+        """The most probable derivation – sentence, tree and states – within the depth, of max_length tokens at most.
+
+        Where even the best has probability zero, its length is 0 and its ``log_prob`` −inf.
+        """
+        if max_length is not None:
+            check_count("max_length", max_length)
+        with torch.no_grad():
+            best = self._best()
+            if max_length is None or bool((best.lengths <= max_length).all()):
+                return best
+            return self._best_within(max_length)
+
+    def greedy(self) -> Derivation:
+        """From the root down, each vertex does what is most probable: leaf or split, each child's state, the token.
+
+        At the maximal depth every vertex is a leaf. Where many states do the same work, each single derivation is
+        improbable, and this is often a better answer than ``argmax``. ``log_prob`` is that of the derivation.
+        """
+        with torch.no_grad():
+            children = torch.stack([self.left_logits.argmax(-1), self.right_logits.argmax(-1)], dim=-1)  # (B, Q, 2)
+            split = self.leaf_logits < 0
+
+            def choose(rows: Tensor) -> tuple[Tensor, Tensor]:
+                at = rows[:, 0], rows[:, 2]
+                return split[at], children[at][split[at]][..., None]
+
+            return self._grown((), choose, lambda sentence, state: self.token_logits.argmax(-1)[sentence, state])
+
+    def sample(self, sample_shape: torch.Size | tuple[int, ...] | int = ()) -> Derivation:
+        """Derivations (*sample, B, …), drawn from the root down. At the maximal depth every vertex is a leaf.
+
+        ``log_prob`` is that of the derivation in the grammar, which has no such bound.
+        """
+        shape = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
+        with torch.no_grad():
+            leaf, (left, right) = self._wide(self.leaf_logits).sigmoid(), self._transitions()
+
+            def choose(rows: Tensor) -> tuple[Tensor, Tensor]:
+                sentence, state = rows[:, 0] % len(self.root), rows[:, 2]
+                split = torch.bernoulli(leaf[sentence, state]) == 0
+                at = sentence[split], state[split]
+                drawn = [_draw(side[at]) for side in (left, right)]
+                return split, torch.stack(drawn, dim=-1)[..., None]
+
+            def emit(sentence: Tensor, state: Tensor) -> Tensor:
+                return _draw(self._wide(self.token_logits[sentence, state]).softmax(-1))
+
+            return self._grown(shape, choose, emit)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _wide(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self._dtype)
+
+    def _transitions(self) -> tuple[Tensor, Tensor]:
+        """Probabilities (B, Q, Q) of left and right children's states."""
+        return self._wide(self.left_logits).softmax(-1), self._wide(self.right_logits).softmax(-1)
+
+    def _log_transitions(self) -> tuple[Tensor, Tensor]:
+        return self._wide(self.left_logits).log_softmax(-1), self._wide(self.right_logits).log_softmax(-1)
+
+    def _log_leaf_and_split(self) -> tuple[Tensor, Tensor]:
+        """(B, Q) each."""
+        logits = self._wide(self.leaf_logits)
+        return logsigmoid(logits), logsigmoid(-logits)
+
+    def _leaves(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """log leaf(s) + log emit(s, x_i): (B, N, Q)."""
+        tokens = tokens.masked_fill(past_end(lengths, tokens.shape[-1]), 0)
+        logits = self._wide(self.token_logits)
+        chosen = logits.gather(2, tokens[:, None].expand(-1, self.states, -1))  # (B, Q, N)
+        # Not log_softmax: that would keep K numbers a state where N are wanted.
+        return (chosen - (logits.logsumexp(-1) - self._log_leaf_and_split()[0])[..., None]).mT
+
+    def _log_prob(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        _, log_split = self._log_leaf_and_split()
+        leaves = self._leaves(tokens, lengths).contiguous()
+        left, right = self._wide(self.left_logits), self._wide(self.right_logits)
+        return inside_log_prob(leaves, log_split, left, right, self.root, lengths)
+
+    def _best_leaves(self) -> tuple[Tensor, Tensor]:
+        """Of each state the best token's log leaf(s) + log emit(s, x), and that token: (B, Q) each."""
+        logits = self._wide(self.token_logits)
+        score, token = logits.max(-1)
+        return score - logits.logsumexp(-1) + self._log_leaf_and_split()[0], token
+
+    def _roots(self, *columns: Tensor, possible: Tensor | None = None) -> Tensor:
+        """The first form of ``_grow``, for one derivation a sentence: (B, 3 + columns)."""
+        sentence = torch.arange(len(self.root), device=self.root.device)
+        form = torch.stack([sentence, torch.zeros_like(sentence), self.root, *columns], dim=-1)
+        return form if possible is None else form[possible]
+
+    def _best(self) -> Derivation:
+        """By value iteration: the best of depth d + 1 from the best of depth d."""
+        (log_left, log_right), (_, log_split) = self._log_transitions(), self._log_leaf_and_split()
+        value, tokens = self._best_leaves()
+        needed = torch.zeros_like(tokens)  # the least depth at which a state reaches its value
+        tables, pointers = [needed], []
+        for d in range(1, self.depth + 1):
+            (lefts, left), (rights, right) = ((side + value[:, None]).max(-1) for side in (log_left, log_right))
+            split = log_split + lefts + rights
+            if not bool((split > value).any()):
+                break
+            needed = torch.where(split > value, d, needed)
+            value = torch.maximum(split, value)
+            tables.append(needed)
+            pointers.append(torch.stack([left, right], dim=-1))
+        scores = value.gather(1, self.root[:, None])[:, 0]
+        depths = torch.stack(tables)  # (D + 1, B, Q)
+        children = torch.stack(pointers) if pointers else tokens.new_empty(0, *tokens.shape, 2)  # (D, B, Q, 2)
+
+        def choose(rows: Tensor) -> tuple[Tensor, Tensor]:
+            split = rows[:, 3] > 0
+            sentence, _, state, depth = rows[split].unbind(-1)
+            below = children[depth - 1, sentence, state]  # (S, 2)
+            return split, torch.stack([below, depths[depth[:, None] - 1, sentence[:, None], below]], dim=-1)
+
+        depth = needed.gather(1, self.root[:, None])[:, 0]
+        form = _grow(self._roots(depth, possible=scores > -math.inf), self.depth, choose)
+        return self._with_best_tokens(form, tokens, scores)
+
+    def _best_within(self, max_length: int) -> Derivation:
+        """The same with a value for each depth, number of tokens and state."""
+        (log_left, log_right), (_, log_split) = self._log_transitions(), self._log_leaf_and_split()
+        leaves, tokens = self._best_leaves()
+        B, Q = leaves.shape
+        value = leaves.new_full((B, max_length, Q), -math.inf)  # [number of tokens − 1]
+        value[:, 0] = leaves
+        values, lefts, rights = [value], [], []
+        for _ in range(self.depth):
+            left, right = (_best_child(side, value[:, :-1]) for side in (log_left, log_right))
+            longer = [log_split + (left[:, :n] + right[:, :n].flip(1)).amax(1) for n in range(1, max_length)]
+            better = torch.stack([leaves, *longer], dim=1)
+            if torch.equal(better, value):
+                break
+            value = better
+            values.append(value)
+            lefts.append(left)
+            rights.append(right)
+        at_root = value[torch.arange(B, device=self.root.device), :, self.root]  # (B, max_length)
+        scores, size = at_root.max(-1)
+        trace = _LengthTrace(log_left, log_right, values, lefts, rights)
+        roots = self._roots(size + 1, torch.full_like(size, len(values) - 1), possible=scores > -math.inf)
+        return self._with_best_tokens(_grow(roots, self.depth, trace), tokens, scores)
+
+    def _with_best_tokens(self, form: Tensor, tokens: Tensor, scores: Tensor) -> Derivation:
+        """Leaves, each state's token (B, Q), scores (B,)."""
+        vertices, states, lengths = _padded(form, len(scores))
+        return Derivation(tokens.gather(1, states).masked_fill(vertices < 0, 0), lengths, vertices, scores)
+
+    def _grown(
+        self,
+        sample_shape: tuple[int, ...],
+        choose: Callable[[Tensor], tuple[Tensor, Tensor]],
+        emit: Callable[[Tensor, Tensor], Tensor],
+    ) -> Derivation:
+        """Derivations from the root down, and their log-probabilities on the way."""
+        B, samples = len(self.root), math.prod(sample_shape)
+        (log_leaf, log_split), logits = self._log_leaf_and_split(), self._wide(self.token_logits)
+        log_sides = self._log_transitions()
+        scores = log_leaf.new_zeros(samples * B)
+
+        def choose_and_score(rows: Tensor) -> tuple[Tensor, Tensor]:
+            split, children = choose(rows)
+            at = rows[split, 0] % B, rows[split, 2]
+            score = log_split[at] + sum(log_sides[i][(*at, children[:, i, 0])] for i in range(2))
+            scores.index_add_(0, rows[split, 0], score)
+            return split, children
+
+        root = self.root.repeat(samples)
+        sentence = torch.arange(samples * B, device=root.device)
+        form = _grow(torch.stack([sentence, torch.zeros_like(root), root], dim=-1), self.depth, choose_and_score)
+        at = form[:, 0] % B, form[:, 2]
+        token = emit(*at)
+        scores.index_add_(0, form[:, 0], log_leaf[at] + logits[(*at, token)] - logits.logsumexp(-1)[at])
+        vertices, _, lengths = _padded(form, samples * B)
+        tokens = torch.zeros_like(vertices)
+        tokens[vertices >= 0] = token  # both from left to right, sentence by sentence
+        shape = (*sample_shape, B)
+        N = vertices.shape[-1]
+        return Derivation(
+            tokens.reshape(*shape, N), lengths.reshape(shape), vertices.reshape(*shape, N), scores.reshape(shape)
+        )
+
+    def _checked(self, tokens: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Sentences (B, N) and lengths (B,), int64."""
+        device = self.leaf_logits.device
+        check_integers("tokens", tokens, device)
+        if tokens.dim() != 2 or tokens.shape[0] != len(self.root) or tokens.shape[1] == 0:
+            raise ValueError(
+                f"tokens: got shape {tuple(tokens.shape)}; expected ({len(self.root)}, tokens) with at least one token"
+            )
+        if lengths is None:
+            lengths = torch.full(tokens.shape[:1], tokens.shape[1], device=device)
+        lengths = check_lengths(lengths, tokens.shape[:1], tokens.shape[1], device, values=self._validate_args)
+        if self._validate_args:
+            check_tokens(tokens, lengths, self.vocabulary)
+        return tokens.long(), lengths
+
+
+class _LengthTrace(NamedTuple):
+    """How the best derivations of so many tokens go on: rows (sentence, vertex, state, tokens, depth)."""
+
+    log_left: Tensor  # (B, Q, Q)
+    log_right: Tensor
+    values: list[Tensor]  # of each depth, (B, max_length, Q)
+    lefts: list[Tensor]  # of each depth, (B, max_length − 1, Q): of the best child in its place
+    rights: list[Tensor]
+
+    def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        split = rows[:, 3] > 1
+        sentence, _, state, size, depth = rows[split].unbind(-1)
+        if len(sentence) == 0:
+            return split, rows.new_empty(0, 2, 3)
+        below = depth - 1  # the same in all rows: they are of one level
+        d = int(below[0])
+        left, right = self.lefts[d], self.rights[d]
+        part = torch.arange(1, left.shape[1] + 1, device=rows.device)  # tokens of the left child
+        rest = size[:, None] - part
+        scores = left[sentence, :, state] + right[sentence[:, None], rest.clamp_min(1) - 1, state[:, None]]
+        of_left = scores.masked_fill(rest < 1, -math.inf).argmax(-1) + 1
+        sizes = torch.stack([of_left, size - of_left], dim=-1)  # (S, 2)
+        states = [
+            (side[sentence, state] + self.values[d][sentence, sizes[:, i] - 1]).argmax(-1)
+            for i, side in enumerate((self.log_left, self.log_right))
+        ]
+        return split, torch.stack([torch.stack(states, dim=-1), sizes, below[:, None].expand(-1, 2)], dim=-1)
+
+
+def _draw(probabilities: Tensor) -> Tensor:
+    """(F, Q) → (F,)."""
+    return torch.multinomial(probabilities, 1)[:, 0] if len(probabilities) else probabilities.new_empty(0).long()
+
+
+def _check_shapes(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root: Tensor) -> None:
+    check_floats("leaf_logits", leaf)
+    if leaf.dim() != 2 or leaf.shape[1] == 0:
+        raise ValueError(f"leaf_logits: got shape {tuple(leaf.shape)}; expected (sentences, states)")
+    B, Q = leaf.shape
+    for name, value in (("left_logits", left), ("right_logits", right), ("token_logits", token)):
+        check_floats(name, value)
+        check_device(name, value, leaf.device)
+    for name, value in (("left_logits", left), ("right_logits", right)):
+        if value.shape != (B, Q, Q):
+            raise ValueError(f"{name}: got shape {tuple(value.shape)}; expected {(B, Q, Q)}")
+    if token.dim() != 3 or token.shape[:2] != (B, Q) or token.shape[2] == 0:
+        raise ValueError(f"token_logits: got shape {tuple(token.shape)}; expected ({B}, {Q}, vocabulary)")
+    check_integers("root", root, leaf.device)
+    if root.shape != (B,):
+        raise ValueError(f"root: got shape {tuple(root.shape)}; expected {(B,)}, one state a sentence")
+
+
+def _check_values(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root: Tensor) -> None:
+    check_no_nan("leaf_logits", leaf)
+    for name, value in (("left_logits", left), ("right_logits", right), ("token_logits", token)):
+        check_no_nan(name, value)
+        bad = ~value.amax(-1).isfinite()
+        if bool(bad.any()):
+            raise ValueError(f"{name}: got no finite largest logit in row {bad.nonzero()[0].tolist()}; expected one")
+    Q = leaf.shape[1]
+    bad = (root < 0) | (root >= Q)
+    if bool(bad.any()):
+        where, state = first(root, bad)
+        raise ValueError(f"root: got {state} at {where}; expected 0 to {Q - 1}, a state")
+
+
+# --- the posterior ----------------------------------------------------------------------------------------------------
+
+
+class GrammarPosterior:
+    """p(tree, states | x): the distribution of a sentence's derivation. Made by ``LatentGrammar.posterior``.
+
+    grammar: of the B sentences
+    tokens: (B, N)
+    lengths: (B,)
+
+    A sentence of probability zero has no posterior: its marginals are 0, its tree is absent (vertices −1, ``log_prob``
+    −inf).
+    """
+
+    grammar: LatentGrammar
+    tokens: Tensor
+    """(B, N)"""
+    lengths: Tensor
+    """(B,)"""
+
+    def __init__(self, grammar: LatentGrammar, tokens: Tensor, lengths: Tensor):
+        self.grammar, self.tokens, self.lengths = grammar, tokens, lengths
+
+    def log_evidence(self) -> Tensor:
+        """(B,): log p(x). Differentiable."""
+        return self.grammar._log_prob(self.tokens, self.lengths)
+
+    def span_marginals(self) -> Tensor:
+        """(B, N, N): the probability that the tokens from the first index to the second, included, are a constituent.
+
+        Single tokens and the whole sentence are, for certain. Not differentiable.
+        """
+        with torch.no_grad():
+            leaves, (_, log_split) = self._leaves(), self.grammar._log_leaf_and_split()
+            transitions = self.grammar._transitions()
+            with torch.autocast(leaves.device.type, enabled=False):
+                chart = inside(leaves, log_split, *transitions)
+                ones = leaves.new_ones(len(leaves))
+                return outside(chart, log_split, *transitions, self.grammar.root, self.lengths, ones).spans
+
+    def argmax(self) -> Derivation:
+        """The sentence's best tree with states (B, …), and log p(tree, states | x)."""
+        grammar, N = self.grammar, self.tokens.shape[1]
+        with torch.no_grad():
+            (log_left, log_right), (_, log_split) = grammar._log_transitions(), grammar._log_leaf_and_split()
+            chart = _best_chart(self._leaves(), log_split, log_left, log_right)
+            sentence = torch.arange(len(self.lengths), device=self.lengths.device)
+            best = chart[0][sentence, _first_cell(N, self.lengths), grammar.root]
+            roots = grammar._roots(torch.zeros_like(self.lengths), self.lengths, possible=best > -math.inf)
+            form = _grow(roots, min(N - 1, DEEPEST), _SpanTrace(log_left, log_right, *chart))
+            if N - 1 > DEEPEST and bool((form[:, 4] - form[:, 3] > 1).any()):
+                raise ValueError(f"tokens: got a best tree deeper than {DEEPEST}; expected one whose heap numbers fit")
+            vertices, _, _ = _padded(form, len(self.lengths), N)
+            evidence = torch.maximum(self.log_evidence(), best)  # logarithms do not underflow, the chart may
+            log_prob = torch.where(best > -math.inf, best - evidence, -math.inf)
+            return Derivation(self.tokens, self.lengths, vertices, log_prob)
+
+    def _leaves(self) -> Tensor:
+        return self.grammar._leaves(self.tokens, self.lengths).contiguous()
+
+
+class _SpanTrace(NamedTuple):
+    """How the best derivations of given tokens go on: rows (sentence, vertex, state, start, end)."""
+
+    log_left: Tensor  # (B, Q, Q)
+    log_right: Tensor
+    values: Tensor  # (B, C, Q)
+    lefts: Tensor  # (B, N, N − 1, Q), as in Chart
+    rights: Tensor
+
+    def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        N = self.lefts.shape[1]
+        split = rows[:, 4] - rows[:, 3] > 1
+        sentence, _, state, start, end = rows[split].unbind(-1)
+        middle = start[:, None] + torch.arange(1, N, device=rows.device)  # (S, N − 1): where the right child starts
+        width = (end[:, None] - middle).clamp_min(1)
+        scores = self.lefts[sentence, start, :, state]
+        scores = scores + self.rights[sentence[:, None], end[:, None] - 1, N - 1 - width, state[:, None]]
+        middle = start + 1 + scores.masked_fill(middle >= end[:, None], -math.inf).argmax(-1)
+        spans = torch.stack([torch.stack([start, middle], -1), torch.stack([middle, end], -1)], dim=1)  # (S, 2, 2)
+        cells = _first_cell(N, spans[..., 1] - spans[..., 0]) + spans[..., 0]  # (S, 2)
+        states = [
+            (side[sentence, state] + self.values[sentence, cells[:, i]]).argmax(-1)
+            for i, side in enumerate((self.log_left, self.log_right))
+        ]
+        return split, torch.cat([torch.stack(states, dim=-1)[..., None], spans], dim=-1)
