@@ -113,9 +113,8 @@ def _answers(model: Seq2Seq, batch: Batch, depth: int | None, parse: bool) -> tu
     if not model.has_trees:
         return model.decode(batch, depth=depth), model.score(batch, depth), None
     dist = model.distribution(batch, depth)
-    best, posterior = dist.argmax(), dist.posterior(batch.target, batch.target_lengths)
-    decoded = Decoded(best.tokens, best.lengths, best.log_prob, best)
-    return decoded, posterior.log_evidence(), posterior.argmax() if parse else None
+    posterior = dist.posterior(batch.target, batch.target_lengths)
+    return model.best(dist), posterior.log_evidence(), posterior.argmax() if parse else None
 
 
 def _tree(model: Seq2Seq, trees: Derivation | None, n: int) -> Tree | None:

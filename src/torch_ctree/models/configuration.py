@@ -20,9 +20,10 @@ DEEPEST = 20
 class ModelConfig:
     """The parts of a model and their sizes. The defaults are the paper's settings for SCAN.
 
-    encoder: what reads the source: ``ordered-memory`` or ``birnn``, or one of your own in ``ENCODERS``
-    decoder: what says the target: ``ctree``, the latent tree; or from left to right ``production``, the tree's cell,
-        ``gru`` or ``lstm``; or one of your own in ``DECODERS``
+    encoder: what reads the source: ``ordered-memory``, ``birnn``, or ``spans``, which reads every phrase by itself; or
+        one of your own in ``ENCODERS``
+    decoder: what says the target: ``ctree``, the latent tree; ``grammar``, a grammar over the phrases of ``spans``; or
+        from left to right ``production``, the tree's cell, ``gru`` or ``lstm``; or one of your own in ``DECODERS``
     output: how a state becomes a word: ``mlp``, or ``lexical-attention``, which looks at source words without context
     contextualiser: what Ordered Memory reads: states of a ``bidirectional`` or ``forward`` GRU, or with ``none`` the
         words themselves
@@ -34,7 +35,9 @@ class ModelConfig:
     decoder_layers: of the decoders ``gru`` and ``lstm``
     beam: how many beginnings the search of a sequential decoder keeps; a tree is searched exactly
     dropout: everywhere but in attention
-    attention_dropout: of the queries and keys of attention
+    attention_dropout: of the queries and keys of attention; of what a grammar finds phrases by
+    operators: of a grammar: the first reads a phrase, the others do not
+    word_noise: the share of source words that ``spans`` cannot read in training
     context: what a vertex or word sees of the source besides its state: attention over all its ``nodes``, or, without
         attention, its ``root``
     options: settings of encoders and decoders of your own
@@ -52,6 +55,8 @@ class ModelConfig:
     beam: int = 1
     dropout: float = 0.1
     attention_dropout: float = 0.6
+    operators: int = 6
+    word_noise: float = 0.0
     context: Context = "nodes"
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -63,14 +68,14 @@ class ModelConfig:
         for name, choices in (("output", OutputLayer), ("contextualiser", Contextualiser), ("context", Context)):
             if getattr(self, name) not in get_args(choices):
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected {' or '.join(get_args(choices))}")
-        for name in ("width", "slots", "layers", "decoder_layers", "beam"):
+        for name in ("width", "slots", "layers", "decoder_layers", "beam", "operators"):
             if not _is_whole(getattr(self, name)) or getattr(self, name) < 1:
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected a whole number, 1 or more")
         if self.width % 2:
             raise ModelError(f"width: got {self.width}; expected an even number: half for each direction of reading")
         if self.depth is not None:
             check_depth(self.depth)
-        for name in ("dropout", "attention_dropout"):
+        for name in ("dropout", "attention_dropout", "word_noise"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
                 raise ModelError(f"{name}: got {value!r}; expected a number from 0 to less than 1")

@@ -16,10 +16,10 @@ from torch_ctree.data import Batch, Encoder, Side, Vocabulary
 from torch_ctree.data.vocabulary import several
 from torch_ctree.models import fused, pretrained
 from torch_ctree.models.configuration import ModelConfig
-from torch_ctree.models.decoders import DECODERS, CTree, Decoded, Decoder
+from torch_ctree.models.decoders import DECODERS, Decoded, Decoder, TreeDecoder, as_answers
 from torch_ctree.models.encoders import ENCODERS, Encoding, SourceEncoder
 from torch_ctree.models.errors import ModelError
-from torch_ctree.trees import LatentTree, TreePosterior
+from torch_ctree.trees import GrammarPosterior, LatentGrammar, LatentTree, TreePosterior
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -102,11 +102,18 @@ class Seq2Seq(nn.Module):
             right &= ~((batch.target == unknown) & batch.target_mask).any(1)
         return right, scores
 
-    def distribution(self, batch: Batch, depth: int | None = None) -> LatentTree:
+    def distribution(self, batch: Batch, depth: int | None = None) -> LatentTree | LatentGrammar:
         """The distribution over (target, tree) pairs for each source, of a tree decoder."""
-        if not isinstance(self.decoder, CTree):
-            raise ModelError(f"the decoder {self.config.decoder!r} has no trees; expected a model with decoder 'ctree'")
+        if not isinstance(self.decoder, TreeDecoder):
+            raise ModelError(
+                f"the decoder {self.config.decoder!r} has no trees; expected a model with decoder 'ctree' or 'grammar'"
+            )
         return self.decoder.distribution(self.encode(batch), depth)
+
+    def best(self, distribution: LatentTree | LatentGrammar) -> Decoded:
+        """The answers of a tree decoder, from its distribution, (B, …)."""
+        assert isinstance(self.decoder, TreeDecoder)
+        return as_answers(self.decoder.best(distribution))
 
     # --- text ---------------------------------------------------------------------------------------------------------
 
@@ -135,7 +142,7 @@ class Seq2Seq(nn.Module):
         found = ([self.spelled(best, (rank, n)) for rank in range(k)] for n in range(len(sources)))
         return [[answer for answer in some if answer is not None] for some in found]
 
-    def parse(self, source: str, target: str, depth: int | None = None) -> TreePosterior:
+    def parse(self, source: str, target: str, depth: int | None = None) -> TreePosterior | GrammarPosterior:
         """The trees of a target given its source."""
         batch = self.batch([source], [target])
         return self.distribution(batch, depth).posterior(batch.target, batch.target_lengths)
@@ -177,7 +184,7 @@ class Seq2Seq(nn.Module):
     @property
     def has_trees(self) -> bool:
         """Whether its answers have trees."""
-        return isinstance(self.decoder, CTree)
+        return isinstance(self.decoder, TreeDecoder)
 
     @property
     def device(self) -> torch.device:

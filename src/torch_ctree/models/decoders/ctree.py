@@ -11,7 +11,7 @@ from torch_ctree.models import fused
 from torch_ctree.models.activation import Activation
 from torch_ctree.models.attention import Attention, Memory
 from torch_ctree.models.configuration import Context, ModelConfig
-from torch_ctree.models.decoders.decoder import Decoded, Decoder, chosen_depth
+from torch_ctree.models.decoders.decoder import Decoded, TreeDecoder, as_answers, chosen_depth, stacked
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
@@ -29,7 +29,7 @@ class Expansion(NamedTuple):
     leaf_logits: Tensor  # (B, V)
 
 
-class CTree(Decoder):
+class CTree(TreeDecoder):
     """p(target | source) as a ``LatentTree`` whose parameters a recursive network makes (§4).
 
     At each vertex: a context by attention over the source's nodes, the probability to be a leaf, the words, two
@@ -115,9 +115,9 @@ class CTree(Decoder):
         leaf, split = self.leaf(self.dropout(torch.cat([state, context], -1))).unbind(-1)
         return leaf - split
 
-    def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:
-        """log p(target | source), the sum over all trees: tokens (B, N), lengths (B,) → (B,)"""
-        return self.distribution(encoding, depth).log_prob(tokens, lengths)
+    def best(self, distribution: LatentTree) -> Derivation:
+        """The best (target, tree) pairs, exactly."""
+        return distribution.argmax()
 
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
         """The k best (target, tree) pairs, exactly: (k, B, …). max_length: only for k = 1"""
@@ -125,17 +125,4 @@ class CTree(Decoder):
             raise ModelError(f"max_length: got {max_length} for the {k} best; expected it for the best answer alone")
         with torch.no_grad():
             dist = self.distribution(encoding, depth)
-            best = _stacked(dist.argmax(max_length)) if k == 1 else dist.topk(k)
-        return Decoded(best.tokens, best.lengths, best.log_prob, best)
-
-    def examine(self, encoding: Encoding, tokens: Tensor, lengths: Tensor) -> tuple[Decoded, Tensor]:
-        """Both from one tree."""
-        with torch.no_grad():
-            dist = self.distribution(encoding)
-            best = dist.argmax()
-            return Decoded(best.tokens, best.lengths, best.log_prob, best), dist.log_prob(tokens, lengths)
-
-
-def _stacked(best: Derivation) -> Derivation:
-    """With a dimension of one in front."""
-    return Derivation(*(field[None] for field in (best.tokens, best.lengths, best.vertices, best.log_prob)))
+            return as_answers(stacked(dist.argmax(max_length)) if k == 1 else dist.topk(k))

@@ -11,7 +11,10 @@ from torch import Tensor, nn
 
 from torch_ctree.models.configuration import check_depth
 from torch_ctree.models.encoders import Encoding
-from torch_ctree.trees import Derivation
+from torch_ctree.trees import Derivation, LatentGrammar, LatentTree
+
+Trees = LatentTree | LatentGrammar
+"""A distribution over (target, tree) pairs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +68,38 @@ class Decoder(nn.Module, ABC):
     def examine(self, encoding: Encoding, tokens: Tensor, lengths: Tensor) -> tuple[Decoded, Tensor]:
         """The best answers, (B, …), and log p(target | source), (B,): what validation asks for."""
         return self.topk(encoding, 1)[0], self.score(encoding, tokens, lengths)
+
+
+class TreeDecoder(Decoder):
+    """Says targets as the leaves of latent trees."""
+
+    @abstractmethod
+    def distribution(self, encoding: Encoding, depth: int | None = None) -> Trees:
+        """The distribution over (target, tree) pairs, (B,)."""
+
+    @abstractmethod
+    def best(self, distribution: Any) -> Derivation:
+        """The answers to give, (B, …)"""
+
+    def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:
+        """log p(target | source), the sum over all trees: tokens (B, N), lengths (B,) → (B,)"""
+        return self.distribution(encoding, depth).log_prob(tokens, lengths)
+
+    @torch.no_grad()
+    def examine(self, encoding: Encoding, tokens: Tensor, lengths: Tensor) -> tuple[Decoded, Tensor]:
+        """Both from one distribution."""
+        dist = self.distribution(encoding)
+        return as_answers(self.best(dist)), dist.log_prob(tokens, lengths)
+
+
+def as_answers(found: Derivation) -> Decoded:
+    """Derivations, as answers with their trees."""
+    return Decoded(found.tokens, found.lengths, found.log_prob, found)
+
+
+def stacked(best: Derivation) -> Derivation:
+    """With a dimension of one in front."""
+    return Derivation(*(field[None] for field in (best.tokens, best.lengths, best.vertices, best.log_prob)))
 
 
 def chosen_depth(depth: int | None, default: int | None) -> int:

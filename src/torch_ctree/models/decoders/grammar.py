@@ -1,0 +1,209 @@
+"""A grammar whose states are phrases of the source: what is made of a phrase is the same wherever it stands."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from torch_ctree.models.configuration import ModelConfig
+from torch_ctree.models.decoders.decoder import Decoded, TreeDecoder, as_answers, chosen_depth, stacked
+from torch_ctree.models.dropout import Dropout
+from torch_ctree.models.encoders import Encoding
+from torch_ctree.models.errors import ModelError
+from torch_ctree.models.lexicon import Lexicon
+from torch_ctree.trees import Derivation, LatentGrammar
+
+RELATIONS = 6
+SAMPLES = 64
+"""Drawn for each sentence, where more than one answer is asked for."""
+
+
+class Phrases(NamedTuple):
+    """The P = S(S + 1)/2 phrases of a source of S words: sorted by their last word, then by their first."""
+
+    first: Tensor  # (P,)
+    last: Tensor  # (P,)
+    inside: Tensor  # (P, P): whether the second is a part of the first, or all of it
+    same: Tensor  # (P, P)
+    relations: Tensor  # (R, P, P), 0 or 1: how a child lies in its parent
+
+    @classmethod
+    def of(cls, words: int, device: torch.device) -> Phrases:
+        """Those of a source of so many words."""
+        last, first = torch.tril_indices(words, words, device=device)
+        starts, ends = first - first[:, None], last - last[:, None]  # of the child, counted from the parent's
+        same = (starts == 0) & (ends == 0)
+        alone = (first == last).expand_as(same)
+        relations = torch.stack([starts == 0, starts == 1, ends == 0, ends == -1, same, alone])
+        return cls(first, last, (starts >= 0) & (ends <= 0), same, relations.to(torch.get_default_dtype()))
+
+
+class Features(NamedTuple):
+    """What is decided at a state: for operator 0 by the phrase, for the others whatever the phrase."""
+
+    reading: Tensor  # (B, P, F)
+    blind: Tensor  # (B, O − 1, F)
+
+
+class Grammar(TreeDecoder):
+    """p(target | source) as a ``LatentGrammar`` with a state for each pair of a phrase of the source and an operator.
+
+    A vertex has a phrase and one of a few operators, and nothing else: all below it depends on those two alone. The
+    root has the whole source and operator 0. The phrases of children are parts of their parent's; or the same phrase
+    again, but then with a later operator, so that every derivation ends. Only operator 0 reads its phrase. The others
+    act blindly, such as "once this part, and then that part", and so do the same to a phrase that is new to them.
+
+    Children are found by the words at and around both ends of a phrase, and by how it lies in its parent's. A leaf says
+    a word of its phrase, by a lexicon.
+    """
+
+    def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
+        super().__init__()
+        width, self.operators = config.width, config.operators
+        self.depth, self.blindness = config.depth, config.attention_dropout
+        self.operator = nn.Parameter(torch.randn(self.operators, width) / 2)
+        self.hidden = nn.Linear(2 * width, 2 * width)
+        self.leaf = nn.Linear(2 * width, 1)
+        self.query = nn.Linear(2 * width, 2 * width)  # for the left child and for the right one, as in what follows
+        self.relation = nn.Linear(2 * width, 2 * RELATIONS)
+        self.next_operator = nn.Linear(2 * width, 2 * self.operators)
+        self.edge = nn.Parameter(torch.randn(width))  # stands before the first word, and after the last
+        self.key = nn.Linear(4 * width, 2 * width)
+        self.lexicon = Lexicon(width, words, source_words)
+        self.dropout = Dropout(config.dropout)
+
+    def distribution(self, encoding: Encoding, depth: int | None = None) -> LatentGrammar:
+        """The distribution over (target, tree) pairs, (B,): Q = P · O states, the operators of a phrase together."""
+        if encoding.internal.shape[1] != encoding.internal.shape[2]:
+            raise ModelError("encoder: got one without phrases; expected 'spans' with the decoder 'grammar'")
+        phrases = Phrases.of(encoding.mask.shape[1], encoding.mask.device)
+        lengths = encoding.mask.sum(1)
+        covered = _covered(phrases, encoding.mask)
+        features = self._features(encoding.internal, phrases)
+        left, right = self._transitions(features, phrases, encoding, lengths).unbind(1)
+        says = self.lexicon(encoding.tokens, covered)  # (B, P, K)
+        tokens = says[:, :, None].expand(-1, -1, self.operators, -1).flatten(1, 2)
+        leaf = self._leaf_logits(features, phrases)
+        root = lengths * (lengths - 1) // 2 * self.operators
+        depth = chosen_depth(depth, self.depth)
+        return LatentGrammar(leaf, left, right, tokens, root, depth=depth, validate_args=False)
+
+    def _features(self, internal: Tensor, phrases: Phrases) -> Features:
+        """internal (B, S, S, H) → what every state decides by"""
+        place = phrases.last * internal.shape[1] + phrases.first
+        read = internal.flatten(1, 2).index_select(1, place)  # (B, P, H)
+        reader, blind = self.operator.split([1, self.operators - 1])
+        none = torch.zeros_like(blind).expand(len(read), -1, -1)
+        parts = (read, reader.expand_as(read)), (none, blind.expand_as(none))
+        return Features(*(torch.relu(self.hidden(self.dropout(torch.cat(part, -1)))) for part in parts))
+
+    def _leaf_logits(self, features: Features, phrases: Phrases) -> Tensor:
+        """(B, P · O). One word with the last operator has nothing to become."""
+        reading, blind = (self.leaf(self.dropout(part))[..., 0] for part in features)  # (B, P), (B, O − 1)
+        logits = _of_states(reading[:, :, None], blind[:, None], 2)  # (B, P, O)
+        last = torch.arange(self.operators, device=logits.device) == self.operators - 1
+        return logits.masked_fill((phrases.first == phrases.last)[:, None] & last, math.inf).flatten(1)
+
+    def _transitions(self, features: Features, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
+        """(B, 2, P · O, P · O): log-probabilities of the states of both children"""
+        where = self._where(features, phrases, encoding, lengths)  # (B, 2, P, O, P)
+        move, stay = self._what(features)  # (B, 2, P, O, O)
+        what = torch.where(phrases.same[:, None, :, None], stay[..., None, :], move[..., None, :])
+        return (where[..., None] + what).flatten(4).flatten(2, 3)
+
+    def _where(self, features: Features, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
+        """(B, 2, P, O, P): log-probabilities of the phrases of both children"""
+        key = self._keys(encoding.embeddings, phrases, lengths)  # (B, 2, P, H)
+        found = []
+        for part in map(self.dropout, features):
+            query = self.query(part).unflatten(-1, (2, -1)).transpose(1, 2)  # (B, 2, P or O − 1, H)
+            relation = self.relation(part).unflatten(-1, (2, -1)).transpose(1, 2)  # (B, 2, P or O − 1, R)
+            found.append((query @ key.mT / math.sqrt(key.shape[-1]), relation))
+        (reading, relation), (blind, blind_relation) = found
+        reading = reading + torch.einsum("bcpr,rpq->bcpq", relation, phrases.relations)
+        blind = blind[:, :, None] + torch.einsum("bcor,rpq->bcpoq", blind_relation, phrases.relations)
+        scores = _of_states(reading[:, :, :, None], blind, 3)
+        real = phrases.last < lengths[:, None]  # (B, P)
+        part = phrases.inside & real[:, None] | phrases.same  # (B, P, P); what is no phrase becomes itself
+        last = torch.arange(self.operators, device=lengths.device) == self.operators - 1
+        several = real & (phrases.first < phrases.last)
+        stuck = (phrases.same & several[:, :, None])[:, :, None] & last[:, None]  # no later operator to stay with
+        can = part[:, :, None] & ~stuck  # (B, P, O, P)
+        return scores.masked_fill(~can[:, None], -math.inf).log_softmax(-1)
+
+    def _what(self, features: Features) -> tuple[Tensor, Tensor]:
+        """(B, 2, P, O, O) each: log-probabilities of both children's operators on other phrases, and on the same one"""
+        reading, blind = (
+            self.next_operator(self.dropout(part)).unflatten(-1, (2, -1)).transpose(1, 2) for part in features
+        )
+        logits = _of_states(reading[:, :, :, None], blind[:, :, None], 3)
+        later = torch.ones(2 * [self.operators], dtype=torch.bool, device=logits.device).triu(1)
+        later[-1, -1] = True  # never used: it has no other
+        return logits.log_softmax(-1), logits.masked_fill(~later, -math.inf).log_softmax(-1)
+
+    def _keys(self, words: Tensor, phrases: Phrases, lengths: Tensor) -> Tensor:
+        """(B, S, H) → (B, 2, P, H): of every phrase, its first and last word, and those before and after it
+
+        In training each of the four is hidden now and then, in all phrases of a source, so that none is all there is.
+        """
+        edge = self.edge.expand(len(words), 1, -1)
+        ends = torch.arange(words.shape[1], device=words.device) >= lengths[:, None] - 1
+        after = torch.where(ends[..., None], edge, torch.cat([words[:, 1:], edge], 1))
+        before = torch.cat([edge, words[:, :-1]], 1)
+        parts = ((before, phrases.first), (after, phrases.last), (words, phrases.first), (words, phrases.last))
+        seen = [x.index_select(1, place) for x, place in parts]
+        if self.training and self.blindness:
+            shown = torch.rand(4, len(words), 1, 1, device=words.device) >= self.blindness
+            seen = [x * one for x, one in zip(seen, shown, strict=True)]
+        return self.key(self.dropout(torch.cat(seen, -1))).unflatten(-1, (2, -1)).transpose(1, 2)
+
+    def best(self, distribution: LatentGrammar) -> Derivation:
+        """What every vertex would most probably do."""
+        return distribution.greedy()
+
+    @torch.no_grad()
+    def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
+        """The k best answers, (k, B, …): of more than one, the most probable of many samples."""
+        dist = self.distribution(encoding, depth)
+        if k > 1:
+            return _most_probable(dist, k, max_length)
+        best = dist.greedy()
+        if max_length is not None and bool((best.lengths > max_length).any()):
+            best = dist.argmax(max_length)
+        return as_answers(stacked(best))
+
+
+def _most_probable(dist: LatentGrammar, k: int, max_length: int | None) -> Decoded:
+    """Samples, each sentence once, by the probability of the sentence, which is the sum over its trees: (k, B, …)"""
+    drawn = dist.sample(max(SAMPLES, 4 * k))  # (D, B, …)
+    scores = torch.stack([dist.log_prob(one.tokens.clamp_min(0), one.lengths.clamp_min(1)) for one in _each(drawn)])
+    for n in range(1, len(scores)):
+        again = (drawn.lengths[n] == drawn.lengths[:n]) & (drawn.tokens[n] == drawn.tokens[:n]).all(-1)
+        scores[n] = scores[n].masked_fill(again.any(0), -math.inf)
+    if max_length is not None:
+        scores = scores.masked_fill(drawn.lengths > max_length, -math.inf)
+    best, order = scores.topk(k, 0)  # (k, B)
+    chosen = drawn[order, torch.arange(order.shape[1], device=order.device)]
+    chosen = Derivation(chosen.tokens, chosen.lengths.masked_fill(best == -math.inf, 0), chosen.vertices, best)
+    return as_answers(chosen)
+
+
+def _each(drawn: Derivation) -> list[Derivation]:
+    return [drawn[n] for n in range(len(drawn.lengths))]
+
+
+def _of_states(reading: Tensor, blind: Tensor, dim: int) -> Tensor:
+    """Operator 0 and the others, side by side along a dimension, for all phrases."""
+    shape = [*reading.shape]
+    shape[dim] = blind.shape[dim]
+    return torch.cat([reading, blind.expand(shape)], dim)
+
+
+def _covered(phrases: Phrases, mask: Tensor) -> Tensor:
+    """mask (B, S) → (B, P, S): the words of each phrase; of what is none, its first, which stands for nothing."""
+    place = torch.arange(mask.shape[1], device=mask.device)
+    words = (phrases.first[:, None] <= place) & (place <= phrases.last[:, None])
+    return words & mask[:, None] | (place == phrases.first[:, None])
