@@ -505,7 +505,7 @@ def test_no_gpu(refused, own):
 
 
 def test_a_sequence_is_not_parsed(refused, sequence):
-    said = "ctree: the decoder 'gru' has no trees; expected a model with decoder 'ctree'\n"
+    said = "ctree: the decoder 'gru' has no trees; expected a model with decoder 'ctree' or 'grammar'\n"
     assert refused("parse", sequence, *PAIR) == said
 
 

@@ -17,15 +17,23 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "om-forward": {"encoder": "ordered-memory", "contextualiser": "forward"},
     "om-none": {"encoder": "ordered-memory", "contextualiser": "none"},
     "birnn": {"encoder": "birnn"},
+    "spans": {"encoder": "spans"},
 }
 SEQUENTIAL = ("production", "gru", "lstm")
 DECODERS = ("ctree", *SEQUENTIAL)
+TREES = ("ctree", "grammar")
 OUTPUTS = ("mlp", "lexical-attention")
-EVERYTHING = {
+WITH_OUTPUT = {
     f"{encoder}+{decoder}+{output}": {**settings, "decoder": decoder, "output": output}
     for (encoder, settings), decoder, output in itertools.product(ENCODERS.items(), DECODERS, OUTPUTS)
 }
 """Every encoder with every decoder and every output layer, by name."""
+
+GRAMMAR = {"encoder": "spans", "decoder": "grammar", "output": "mlp"}
+"""It has one encoder, and says words in its own way."""
+
+EVERYTHING = {**WITH_OUTPUT, "spans+grammar": GRAMMAR}
+"""Every model there is."""
 
 FEWER = {
     name: settings

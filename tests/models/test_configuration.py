@@ -8,9 +8,9 @@ from torch_ctree.models import ModelConfig, ModelError, Seq2Seq
 
 from .build import words
 
-WHOLE = ("width", "slots", "layers", "decoder_layers", "beam")
+WHOLE = ("width", "slots", "layers", "decoder_layers", "beam", "operators")
 NOT_WHOLE = (0, -2, 2.0, "4", None, True)
-SHARES = ("dropout", "attention_dropout")
+SHARES = ("dropout", "attention_dropout", "word_noise")
 NO_SHARES = (-0.1, 1, 1.0, "0.1", None, False, float("nan"))
 BAD = [
     *((name, value, "a whole number, 1 or more") for name, value in itertools.product(WHOLE, NOT_WHOLE)),
@@ -40,7 +40,9 @@ def test_bad_values_are_told_in_one_line(name, value, expected):
         ModelConfig(),
         ModelConfig(depth=0, dropout=0, attention_dropout=0.0),
         ModelConfig(
-            "birnn", "lstm", "mlp", "none", 16, 3, 2, 1, 2, 8, 0.5, 0, "root", {"heads": 2, "deep": {"er": [1, 2]}}
+            *("birnn", "lstm", "mlp", "none", 16, 3, 2, 1, 2, 8, 0.5, 0, 4, 0.3),
+            context="root",
+            options={"heads": 2, "deep": {"er": [1, 2]}},
         ),
     ],
 )
@@ -76,9 +78,13 @@ def test_it_cannot_be_changed():
     [
         ({"encoder": "orderd-memory"}, "encoder: got 'orderd-memory'; did you mean 'ordered-memory'?"),
         ({"decoder": "ctre"}, "decoder: got 'ctre'; did you mean 'ctree'?"),
-        ({"encoder": "transformer"}, "encoder: got 'transformer'; expected one of ordered-memory, birnn"),
-        ({"decoder": "?"}, "decoder: got '?'; expected one of ctree, production, gru, lstm"),
+        ({"encoder": "transformer"}, "encoder: got 'transformer'; expected one of ordered-memory, birnn, spans"),
+        ({"decoder": "?"}, "decoder: got '?'; expected one of ctree, grammar, production, gru, lstm"),
         ({"depth": None}, "depth: got None; expected a number"),
+        (
+            {"decoder": "grammar"},
+            "encoder: got 'ordered-memory'; expected one that reads phrases, such as 'spans', for the decoder",
+        ),
     ],
 )
 def test_what_no_model_can_be_made_of(settings, message):

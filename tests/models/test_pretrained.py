@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import os
 import pickle
@@ -72,8 +73,10 @@ def same(one, other, source="jump twice", target="JUMP WALK"):
 # --- there and back ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize(
+    ("encoder", "decoder"),
+    [pair for pair in itertools.product(ENCODERS, DECODERS) if pair[1] != "grammar" or pair[0] == "spans"],
+)
 def test_comes_back_bit_for_bit(tmp_path, encoder, decoder):
     model = tiny(encoder=encoder, decoder=decoder, slots=2, options={"own": [1, "two", None]})
     model.save_pretrained(tmp_path)
@@ -385,7 +388,7 @@ def test_an_encoder_of_someone_else(tmp_path, monkeypatch):
     model.save_pretrained(tmp_path)
     assert same(model, Seq2Seq.from_pretrained(tmp_path))
     monkeypatch.delitem(ENCODERS, "theirs")
-    expected = "encoder: got 'theirs'; expected one of ordered-memory, birnn, or your own once it is in ENCODERS"
+    expected = "encoder: got 'theirs'; expected one of ordered-memory, birnn, spans, or your own once it is in ENCODERS"
     assert refused(tmp_path) == f"{tmp_path / CONFIG}: {expected}"
 
 

@@ -17,8 +17,9 @@ from torch_ctree.models import (
     Seq2Seq,
     SourceEncoder,
 )
+from torch_ctree.trees import LatentTree
 
-from .build import FEWER, make_batch, padded, scores_of_all, some_batch, tiny_model, unpadded, words
+from .build import FEWER, TREES, make_batch, padded, scores_of_all, some_batch, tiny_model, unpadded, words
 
 every_model = pytest.mark.parametrize("settings", FEWER.values(), ids=FEWER)
 
@@ -121,7 +122,7 @@ def test_answers(settings):
     assert [answer.log_prob for answer in answers] == pytest.approx(best.log_prob.flatten().tolist())
     for answer, tokens in zip(answers, unpadded(best.tokens, best.lengths), strict=True):
         assert answer.text == " ".join(f"t{token}" for token in tokens)
-        assert (answer.tree is None) == (settings["decoder"] != "ctree")
+        assert (answer.tree is None) == (settings["decoder"] not in TREES)
         if answer.tree is not None:
             assert answer.tree.leaves() == answer.text.split()
     first = model.answer("s3 s1 s2")
@@ -134,7 +135,8 @@ def test_fewer_answers_where_there_are_not_so_many(settings):
     """Two words, and trees of a single leaf."""
     answers = tiny_model(**settings, target_words=2).answer("s1 s2", 5, depth=0)
     assert {answer.text for answer in answers} == {"t0", "t1"}
-    assert math.fsum(math.exp(answer.log_prob) for answer in answers) == pytest.approx(1)
+    if settings["decoder"] != "grammar":  # whose probabilities know no depth
+        assert math.fsum(math.exp(answer.log_prob) for answer in answers) == pytest.approx(1)
 
 
 def test_one_of_many_answers():
@@ -149,6 +151,7 @@ def test_trees_of_a_target():
     posterior = model.parse("s3 s1", "t0 t2 t1")
     assert [tree.leaves() for tree in posterior.argmax().trees(model.target.__getitem__)] == [["t0", "t2", "t1"]]
     dist = model.distribution(make_batch([[3, 1]], [[0]]))
+    assert isinstance(dist, LatentTree)
     best = posterior.argmax()
     both = dist.joint_log_prob(best) - dist.log_prob(*padded([[0, 2, 1]]))
     torch.testing.assert_close(best.log_prob, both)
@@ -162,7 +165,8 @@ def test_no_trees_without_a_tree_decoder(decoder):
     model = tiny_model(decoder=decoder)
     for call in (lambda: model.distribution(some_batch()), lambda: model.parse("s1", "t1")):
         with pytest.raises(
-            ModelError, match=f"^the decoder '{decoder}' has no trees; expected a model with decoder 'ctree'$"
+            ModelError,
+            match=f"^the decoder '{decoder}' has no trees; expected a model with decoder 'ctree' or 'grammar'$",
         ):
             call()
 
@@ -265,6 +269,6 @@ def test_a_new_name_is_suggested_too(monkeypatch):
 def test_the_names_of_parts():
     assert list(itertools.product(ENCODERS, DECODERS)) == [
         (encoder, decoder)
-        for encoder in ("ordered-memory", "birnn")
-        for decoder in ("ctree", "production", "gru", "lstm")
+        for encoder in ("ordered-memory", "birnn", "spans")
+        for decoder in ("ctree", "grammar", "production", "gru", "lstm")
     ]

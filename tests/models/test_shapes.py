@@ -8,7 +8,7 @@ from torch_ctree.models.decoders import CTree
 from torch_ctree.models.output import Output
 
 from . import shapes
-from .build import ENCODERS, EVERYTHING, TARGET_WORDS, make_batch, padded, some_batch, tiny_model
+from .build import ENCODERS, EVERYTHING, TARGET_WORDS, TREES, WITH_OUTPUT, make_batch, padded, some_batch, tiny_model
 
 FLOATS = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 
@@ -18,7 +18,7 @@ FLOATS = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=st
 @pytest.mark.parametrize("sources", [[[1]], [[1, 2, 3], [4]], [[0, 1], [2, 3], [4, 0], [1]]], ids=len)
 def test_encoders(settings, sources, dtype):
     model = tiny_model(**settings, width=6, slots=2).to(dtype)
-    M = 1 if settings["encoder"] == "birnn" else 2
+    M = {"birnn": 1, "spans": max(map(len, sources))}.get(settings["encoder"], 2)
     found = shapes.encode(model.encoder, *padded(sources), M, 6)
     assert {part.dtype for part in found if part.is_floating_point()} == {dtype}
 
@@ -30,14 +30,14 @@ def test_models(settings, dtype):
     encoding = model.encode(batch)
     shapes.score(model, batch.source, batch.target, batch.target_lengths, encoding)
     assert shapes.losses(model, batch, batch.source)[0].dtype == dtype
-    tree = settings["decoder"] == "ctree"
+    tree = settings["decoder"] in TREES
     for answers in (shapes.decode(model, batch, batch.source), shapes.topk(model, batch, batch.source, 3)):
         assert (answers[3] is not None) == tree
         assert answers[2].dtype == dtype
         assert not answers[2].requires_grad
 
 
-@pytest.mark.parametrize("settings", EVERYTHING.values(), ids=EVERYTHING)
+@pytest.mark.parametrize("settings", WITH_OUTPUT.values(), ids=WITH_OUTPUT)
 def test_output_layers(settings):
     model = tiny_model(**settings)
     encoding = model.encode(some_batch())
@@ -80,7 +80,11 @@ def test_one_word_each_way(settings):
     model, batch = tiny_model(**settings, source_words=1, target_words=1, depth=0), make_batch([[0]], [[0]])
     shapes.losses(model, batch, batch.source)
     tokens, lengths, log_prob, _ = shapes.decode(model, batch, batch.source)
-    assert (tokens.tolist(), lengths.tolist(), log_prob.tolist()) == ([[0]], [1], [0.0])
+    assert (tokens.tolist(), lengths.tolist()) == ([[0]], [1])
+    if settings["decoder"] == "grammar":  # whose probabilities know no depth
+        assert 0 > log_prob.item() == pytest.approx(model.score(batch).item())
+    else:
+        assert log_prob.tolist() == [0.0]
 
 
 def test_the_shapes_are_really_checked():

@@ -358,6 +358,7 @@ def test_nothing_waits_for_the_device():
         assert [x.shape for x in torch.autograd.grad(value.sum(), logits)] == [x.shape for x in logits]
 
 
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node")  # the same leaves on two streams, as meant
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_in_a_cuda_graph():
     logits = tuple(x.cuda().requires_grad_() for x in parameters(2, 3, 4))

@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from rich.console import Console
@@ -19,11 +19,20 @@ from torch_ctree.data.disk import finite
 from torch_ctree.data.errors import place, shown
 from torch_ctree.evaluation.evaluating import in_brackets
 from torch_ctree.models import Answer, ModelError, Seq2Seq
+from torch_ctree.models.decoders import Grammar
+from torch_ctree.trees import Derivation, GrammarPosterior, TreePosterior
+
+if TYPE_CHECKING:
+    from nltk import Tree
 
 MOST = 1000
 """Answers or trees for one sentence, at most."""
 AT_ONCE = 50
 """Sources of a file that are answered together."""
+TREES = 3
+"""That ``parse`` shows, unless told how many."""
+LEAST = 1e-6
+"""Probabilities up to this are left out of what JSON shows."""
 
 
 def decode(
@@ -51,6 +60,7 @@ def decode(
     if (text is None) == (file is None):
         raise ModelError("decode: expected one source, such as 'jump twice', or --file with many")
     model, terminal = open_model(run, device), console()
+    about = _of_what(model, topk)
     sources = iter([("source", text)] if text is not None else _lines(str(file)))
     while some := list(islice(sources, AT_ONCE)):
         for where, source in some:
@@ -59,7 +69,7 @@ def decode(
             if json_:
                 _print_json({"source": source, "answers": [_plain(answer) for answer in answers]})
             else:
-                _show_answers(terminal, source, answers)
+                _show_answers(terminal, source, answers, about)
 
 
 def _check_source(where: str, source: str, model: Seq2Seq) -> None:
@@ -72,11 +82,19 @@ def _check_source(where: str, source: str, model: Seq2Seq) -> None:
         raise ModelError(f"{where}: {error}") from error
 
 
-def _show_answers(terminal: Console, source: str, answers: Sequence[Answer]) -> None:
+def _of_what(model: Seq2Seq, topk: int) -> str:
+    """What it is whose probability stands beside an answer."""
+    if not model.has_trees:
+        return "of the answer"
+    if not isinstance(model.decoder, Grammar):
+        return "with this tree"
+    return "with this tree and its phrases" if topk == 1 else "of the answer, over all its trees"
+
+
+def _show_answers(terminal: Console, source: str, answers: Sequence[Answer], about: str) -> None:
     say(terminal, visible(source), "cyan")
     for answer in answers:
         say(terminal, visible(answer.text), "green")
-        about = "with this tree" if answer.tree is not None else "of the answer"
         say(terminal, f"probability {math.exp(answer.log_prob):.4g} {about}", "dim")
         if answer.tree is not None:
             say(terminal, drawn(answer.tree, terminal.width))
@@ -92,7 +110,7 @@ def parse(
     run: str,
     source: str | None = None,
     target: str | None = None,
-    topk: int = 3,
+    topk: int | None = None,
     depth: int | None = None,
     json_: bool = False,
     device: str = "auto",
@@ -102,12 +120,14 @@ def parse(
     run: the folder of a run, or hf:owner/name on the Hugging Face Hub
     source: what the target answers
     target: the sentence to parse
-    topk: how many trees
-    depth: of the tree, which may be another than in training
-    json_: one JSON object, for programs; it has the marginals too, the probability of each vertex for each word
+    topk: how many trees: 3, or of a grammar, whose best tree alone is found, 1
+    depth: of the tree, which may be another than in training; a grammar's has any
+    json_: one JSON object, for programs; it has the marginals too, the probability of each vertex for each word, or
+        of a grammar the probability of each part of the target that is more than a word
     device: cpu, cuda, …
     """
-    check_count("topk", topk, MOST)
+    if topk is not None:
+        check_count("topk", topk, MOST)
     if source is None or target is None:
         raise ModelError("parse: expected a pair, such as --source 'jump twice' --target 'I_JUMP I_JUMP'")
     model, terminal = open_model(run, device), console()
@@ -116,38 +136,77 @@ def parse(
         _warn_unknown(text, words)
     with torch.no_grad():
         posterior = model.parse(source, target, depth)
-        log_prob = posterior.log_evidence()[0].item()
-        if math.isinf(log_prob):
+        if isinstance(posterior, GrammarPosterior):
+            parsed = _parsed_by_grammar(posterior, target, topk)
+        else:
             depth = model.config.depth if depth is None else depth
-            raise ModelError(f"target: {shown(target)}: no tree of depth {depth} can have it; raise --depth")
-        entropy = max(0.0, posterior.entropy()[0].item())  # rounding may leave it just below
-        best = posterior.topk(topk)[:, 0]
-        marginals = posterior.marginals()[0]
-    there = [n for n in range(topk) if not math.isinf(best.log_prob[n].item())]
-    trees = [(best[n].trees(model.target.__getitem__)[0], best.log_prob[n].exp().item()) for n in there]
+            parsed = _parsed(posterior, target, TREES if topk is None else topk, depth)
+    there = parsed.best[parsed.best.log_prob > -math.inf]
+    trees = list(zip(there.trees(model.target.__getitem__), there.log_prob.exp().tolist(), strict=True))
     if json_:
-        found = {
-            "source": source,
-            "target": target,
-            "log_prob": log_prob,
-            "entropy": entropy,
-            "trees": [{"tree": in_brackets(tree), "probability": share} for tree, share in trees],
-            "marginals": [_vertices(row) for row in marginals],
-        }
-        _print_json(found)
-        return
-    say(terminal, visible(source), "cyan")
-    say(terminal, visible(target), "green")
+        listed = [{"tree": in_brackets(tree), "probability": share} for tree, share in trees]
+        entropy = {} if parsed.entropy is None else {"entropy": parsed.entropy}
+        found = {"source": source, "target": target, "log_prob": parsed.log_prob, **entropy, "trees": listed}
+        _print_json(found | parsed.marginals)
+    else:
+        say(terminal, visible(source), "cyan")
+        say(terminal, visible(target), "green")
+        _show_parsed(terminal, parsed, trees)
+
+
+def _show_parsed(terminal: Console, parsed: Parsed, trees: Sequence[tuple[Tree, float]]) -> None:
+    """trees: with their probabilities"""
+    log_prob = parsed.log_prob
     say(terminal, f"probability of the target, over all trees: {math.exp(log_prob):.4g} (log {log_prob:.4f})")
-    say(terminal, f"entropy of its trees: {entropy:.4f} nats")
+    if parsed.entropy is not None:
+        say(terminal, f"entropy of its trees: {parsed.entropy:.4f} nats")
     for n, (tree, share) in enumerate(trees):
-        say(terminal, f"tree {n + 1}: probability {share:.4f} given the target")
+        say(terminal, f"tree {n + 1}: probability {share:.4f} given the target{parsed.about}")
         say(terminal, drawn(tree, terminal.width) if n == 0 else f"  {visible(str(in_brackets(tree)))}")
+
+
+class Parsed(NamedTuple):
+    """What is known of the trees of one target."""
+
+    log_prob: float
+    """Of the target, over all trees."""
+    best: Derivation
+    """(k, N): trees with their probabilities given the target."""
+    about: str
+    """What else than the tree these are the probabilities of."""
+    entropy: float | None
+    marginals: dict[str, Any]
+    """For JSON, with their name."""
+
+
+def _parsed(posterior: TreePosterior, target: str, topk: int, depth: int | None) -> Parsed:
+    log_prob = posterior.log_evidence()[0].item()
+    if math.isinf(log_prob):
+        raise ModelError(f"target: {shown(target)}: no tree of depth {depth} can have it; raise --depth")
+    entropy = max(0.0, posterior.entropy()[0].item())  # rounding may leave it just below
+    marginals = {"marginals": [_vertices(row) for row in posterior.marginals()[0]]}
+    return Parsed(log_prob, posterior.topk(topk)[:, 0], "", entropy, marginals)
+
+
+def _parsed_by_grammar(posterior: GrammarPosterior, target: str, topk: int | None) -> Parsed:
+    if topk not in (None, 1):
+        raise ModelError(f"topk: got {topk}; expected 1: with the decoder 'grammar' only the best tree is found")
+    log_prob = posterior.log_evidence()[0].item()
+    if math.isinf(log_prob):
+        raise ModelError(f"target: {shown(target)}: no tree over the phrases of this source can have it")
+    spans = {"spans": _spans(posterior.span_marginals()[0])}
+    return Parsed(log_prob, posterior.argmax(), ", with its phrases", None, spans)
+
+
+def _spans(marginals: torch.Tensor) -> list[dict[str, float]]:
+    """(N, N) → the parts of more than one word, from word ``start`` to before word ``end``, with probability."""
+    places = (marginals.triu(1) > LEAST).nonzero().tolist()
+    return [{"start": i, "end": j + 1, "probability": marginals[i, j].item()} for i, j in places]
 
 
 def _vertices(row: torch.Tensor) -> dict[str, float]:
     """(V,) → the vertices that say a word, with probability."""
-    return {str(v): row[v].item() for v in row.nonzero().flatten().tolist() if row[v] > 1e-6}
+    return {str(v): row[v].item() for v in row.nonzero().flatten().tolist() if row[v] > LEAST}
 
 
 def _lines(file: str) -> Iterator[tuple[str, str]]:

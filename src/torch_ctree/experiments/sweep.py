@@ -88,7 +88,7 @@ def _job(entry: Entry, plan: Plan) -> Job:
         "command": plan.command,
         "commit": plan.commit,
         "preset": name,
-        "settings": asdict(config),
+        "settings": asdict(replace(config, data=replace(config.data, root=None))),  # whoever reads it has another
     }
     return Job(config, (plan.runs / entry.place).resolve(), entry.path(plan.results), known, plan.deadline)
 

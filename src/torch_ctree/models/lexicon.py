@@ -11,6 +11,8 @@ from torch_ctree.models.activation import Activation
 
 SHARPNESS = 4.0
 """How far apart logits can be at first."""
+SMALL = 0.02
+"""Of target words at first: normalised anyway, and the smaller a vector is, the faster it turns."""
 
 
 class Lexicon(nn.Module):
@@ -24,7 +26,7 @@ class Lexicon(nn.Module):
         super().__init__()
         self.source = nn.Embedding(source_words, width)
         self.source_activation = Activation(width)
-        self.words = nn.Parameter(torch.randn(words, width))
+        self.words = nn.Parameter(torch.randn(words, width) * SMALL)
         self.words_activation = Activation(width)
         self.weight = nn.Linear(width, 1)
         self.scale = SHARPNESS / math.sqrt(width)

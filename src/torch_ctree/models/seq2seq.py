@@ -51,6 +51,9 @@ class Seq2Seq(nn.Module):
         self.config, self.source, self.target = config, source, target
         self.encoder: SourceEncoder = _entry("encoder", config.encoder, ENCODERS)(config, len(source))
         self.decoder: Decoder = _entry("decoder", config.decoder, DECODERS)(config, len(target), len(source))
+        if self.decoder.needs_phrases and not self.encoder.reads_phrases:
+            expected = f"one that reads phrases, such as 'spans', for the decoder {config.decoder!r}"
+            raise ModelError(f"encoder: got {config.encoder!r}; expected {expected}")
 
     # --- batches ------------------------------------------------------------------------------------------------------
 

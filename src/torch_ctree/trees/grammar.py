@@ -461,10 +461,14 @@ class LatentGrammar(Distribution):
 
             return self._grown((), choose, lambda sentence, state: self.token_logits.argmax(-1)[sentence, state])
 
-    def sample(self, sample_shape: torch.Size | tuple[int, ...] | int = ()) -> Derivation:
+    def sample(
+        self, sample_shape: torch.Size | tuple[int, ...] | int = (), generator: torch.Generator | None = None
+    ) -> Derivation:
         """Derivations (*sample, B, …), drawn from the root down. At the maximal depth every vertex is a leaf.
 
         ``log_prob`` is that of the derivation in the grammar, which has no such bound.
+
+        generator: on the device of the logits, in place of torch's own
         """
         shape = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
         with torch.no_grad():
@@ -472,13 +476,13 @@ class LatentGrammar(Distribution):
 
             def choose(rows: Tensor) -> tuple[Tensor, Tensor]:
                 sentence, state = rows[:, 0] % len(self.root), rows[:, 2]
-                split = torch.bernoulli(leaf[sentence, state]) == 0
+                split = torch.bernoulli(leaf[sentence, state], generator=generator) == 0
                 at = sentence[split], state[split]
-                drawn = [_draw(side[at]) for side in (left, right)]
+                drawn = [_draw(side[at], generator) for side in (left, right)]
                 return split, torch.stack(drawn, dim=-1)[..., None]
 
             def emit(sentence: Tensor, state: Tensor) -> Tensor:
-                return _draw(self._wide(self.token_logits[sentence, state]).softmax(-1))
+                return _draw(self._wide(self.token_logits[sentence, state]).softmax(-1), generator)
 
             return self._grown(shape, choose, emit)
 
@@ -662,9 +666,11 @@ class _LengthTrace(NamedTuple):
         return split, torch.stack([torch.stack(states, dim=-1), sizes, below[:, None].expand(-1, 2)], dim=-1)
 
 
-def _draw(probabilities: Tensor) -> Tensor:
+def _draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     """(F, Q) → (F,)."""
-    return torch.multinomial(probabilities, 1)[:, 0] if len(probabilities) else probabilities.new_empty(0).long()
+    if not len(probabilities):
+        return probabilities.new_empty(0).long()
+    return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
 
 
 def _check_shapes(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root: Tensor) -> None:

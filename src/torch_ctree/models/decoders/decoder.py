@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,9 @@ class Decoder(nn.Module, ABC):
 
     depth, everywhere: answers have at most 2^depth words, in trees at most so deep; by default ``config.depth``
     """
+
+    needs_phrases: ClassVar[bool] = False
+    """Whether only an encoder that ``reads_phrases`` will do."""
 
     @abstractmethod
     def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:

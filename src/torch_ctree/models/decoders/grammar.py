@@ -28,7 +28,7 @@ class Phrases(NamedTuple):
     last: Tensor  # (P,)
     inside: Tensor  # (P, P): whether the second is a part of the first, or all of it
     same: Tensor  # (P, P)
-    relations: Tensor  # (R, P, P), 0 or 1: how a child lies in its parent
+    relations: Tensor  # (R, P, P), bool: how a child lies in its parent
 
     @classmethod
     def of(cls, words: int, device: torch.device) -> Phrases:
@@ -38,7 +38,7 @@ class Phrases(NamedTuple):
         same = (starts == 0) & (ends == 0)
         alone = (first == last).expand_as(same)
         relations = torch.stack([starts == 0, starts == 1, ends == 0, ends == -1, same, alone])
-        return cls(first, last, (starts >= 0) & (ends <= 0), same, relations.to(torch.get_default_dtype()))
+        return cls(first, last, (starts >= 0) & (ends <= 0), same, relations)
 
 
 class Features(NamedTuple):
@@ -59,6 +59,8 @@ class Grammar(TreeDecoder):
     Children are found by the words at and around both ends of a phrase, and by how it lies in its parent's. A leaf says
     a word of its phrase, by a lexicon.
     """
+
+    needs_phrases = True
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()
@@ -97,12 +99,13 @@ class Grammar(TreeDecoder):
         read = internal.flatten(1, 2).index_select(1, place)  # (B, P, H)
         reader, blind = self.operator.split([1, self.operators - 1])
         none = torch.zeros_like(blind).expand(len(read), -1, -1)
-        parts = (read, reader.expand_as(read)), (none, blind.expand_as(none))
-        return Features(*(torch.relu(self.hidden(self.dropout(torch.cat(part, -1)))) for part in parts))
+        parts = (self.dropout(read), reader.expand_as(read)), (none, blind.expand_as(none))
+        reading, acting = (torch.relu(self.hidden(torch.cat(part, -1))) for part in parts)
+        return Features(self.dropout(reading), acting)  # few operators act on all phrases: none may be missing
 
     def _leaf_logits(self, features: Features, phrases: Phrases) -> Tensor:
         """(B, P · O). One word with the last operator has nothing to become."""
-        reading, blind = (self.leaf(self.dropout(part))[..., 0] for part in features)  # (B, P), (B, O − 1)
+        reading, blind = (self.leaf(part)[..., 0] for part in features)  # (B, P), (B, O − 1)
         logits = _of_states(reading[:, :, None], blind[:, None], 2)  # (B, P, O)
         last = torch.arange(self.operators, device=logits.device) == self.operators - 1
         return logits.masked_fill((phrases.first == phrases.last)[:, None] & last, math.inf).flatten(1)
@@ -118,13 +121,14 @@ class Grammar(TreeDecoder):
         """(B, 2, P, O, P): log-probabilities of the phrases of both children"""
         key = self._keys(encoding.embeddings, phrases, lengths)  # (B, 2, P, H)
         found = []
-        for part in map(self.dropout, features):
+        for part in features:
             query = self.query(part).unflatten(-1, (2, -1)).transpose(1, 2)  # (B, 2, P or O − 1, H)
             relation = self.relation(part).unflatten(-1, (2, -1)).transpose(1, 2)  # (B, 2, P or O − 1, R)
             found.append((query @ key.mT / math.sqrt(key.shape[-1]), relation))
         (reading, relation), (blind, blind_relation) = found
-        reading = reading + torch.einsum("bcpr,rpq->bcpq", relation, phrases.relations)
-        blind = blind[:, :, None] + torch.einsum("bcor,rpq->bcpoq", blind_relation, phrases.relations)
+        relations = phrases.relations.to(relation.dtype)
+        reading = reading + torch.einsum("bcpr,rpq->bcpq", relation, relations)
+        blind = blind[:, :, None] + torch.einsum("bcor,rpq->bcpoq", blind_relation, relations)
         scores = _of_states(reading[:, :, :, None], blind, 3)
         real = phrases.last < lengths[:, None]  # (B, P)
         part = phrases.inside & real[:, None] | phrases.same  # (B, P, P); what is no phrase becomes itself
@@ -136,9 +140,7 @@ class Grammar(TreeDecoder):
 
     def _what(self, features: Features) -> tuple[Tensor, Tensor]:
         """(B, 2, P, O, O) each: log-probabilities of both children's operators on other phrases, and on the same one"""
-        reading, blind = (
-            self.next_operator(self.dropout(part)).unflatten(-1, (2, -1)).transpose(1, 2) for part in features
-        )
+        reading, blind = (self.next_operator(part).unflatten(-1, (2, -1)).transpose(1, 2) for part in features)
         logits = _of_states(reading[:, :, :, None], blind[:, :, None], 3)
         later = torch.ones(2 * [self.operators], dtype=torch.bool, device=logits.device).triu(1)
         later[-1, -1] = True  # never used: it has no other
@@ -170,16 +172,21 @@ class Grammar(TreeDecoder):
         dist = self.distribution(encoding, depth)
         if k > 1:
             return _most_probable(dist, k, max_length)
-        best = dist.greedy()
+        best = stacked(dist.greedy())
         if max_length is not None and bool((best.lengths > max_length).any()):
-            best = dist.argmax(max_length)
-        return as_answers(stacked(best))
+            found = _together(best, stacked(dist.argmax(max_length)))
+            best = found[(best.lengths > max_length).long(), torch.arange(len(dist.root), device=dist.root.device)]
+        return as_answers(best)
 
 
 def _most_probable(dist: LatentGrammar, k: int, max_length: int | None) -> Decoded:
-    """Samples, each sentence once, by the probability of the sentence, which is the sum over its trees: (k, B, …)"""
-    drawn = dist.sample(max(SAMPLES, 4 * k))  # (D, B, …)
-    scores = torch.stack([dist.log_prob(one.tokens.clamp_min(0), one.lengths.clamp_min(1)) for one in _each(drawn)])
+    """Samples, each sentence once, by the probability of the sentence, which is the sum over its trees: (k, B, …)
+
+    The same every time; and the greedy answer is among them, so that more answers never leave out the only one.
+    """
+    chance = torch.Generator(dist.root.device).manual_seed(0)
+    drawn = _together(stacked(dist.greedy()), dist.sample(max(SAMPLES, 4 * k), chance))  # (D, B, …)
+    scores = torch.stack([dist.log_prob(one.tokens, one.lengths) for one in _each(drawn)])
     for n in range(1, len(scores)):
         again = (drawn.lengths[n] == drawn.lengths[:n]) & (drawn.tokens[n] == drawn.tokens[:n]).all(-1)
         scores[n] = scores[n].masked_fill(again.any(0), -math.inf)
@@ -191,8 +198,26 @@ def _most_probable(dist: LatentGrammar, k: int, max_length: int | None) -> Decod
     return as_answers(chosen)
 
 
+def _together(one: Derivation, other: Derivation) -> Derivation:
+    """Derivations (m, B, …) and (n, B, …) as (m + n, B, …)."""
+    N = max(one.tokens.shape[-1], other.tokens.shape[-1])
+
+    def joined(name: str, fill: int) -> Tensor:
+        rows = [getattr(some, name) for some in (one, other)]
+        return torch.cat([nn.functional.pad(row, (0, N - row.shape[-1]), value=fill) for row in rows])
+
+    lengths, log_prob = (torch.cat([getattr(x, name) for x in (one, other)]) for name in ("lengths", "log_prob"))
+    return Derivation(joined("tokens", 0), lengths, joined("vertices", -1), log_prob)
+
+
 def _each(drawn: Derivation) -> list[Derivation]:
-    return [drawn[n] for n in range(len(drawn.lengths))]
+    """(D, B, …) → D of (B, …), each no wider than its longest sentence: what a sum costs grows with the third power."""
+    longest = drawn.lengths.amax(1).tolist()
+    rows = (drawn[n] for n in range(len(longest)))
+    return [
+        Derivation(row.tokens[:, :size], row.lengths, row.vertices[:, :size], row.log_prob)
+        for row, size in zip(rows, longest, strict=True)
+    ]
 
 
 def _of_states(reading: Tensor, blind: Tensor, dim: int) -> Tensor:

@@ -117,4 +117,4 @@ class SequenceDecoder(Decoder):
 def _repeated(encoding: Encoding, times: int) -> Encoding:
     """Every source so many times, one beside the other."""
     fields = ("root", "internal", "leaves", "contextual", "embeddings", "tokens", "mask")
-    return Encoding(*(getattr(encoding, name).repeat_interleave(times, dim=0) for name in fields))
+    return type(encoding)(*(getattr(encoding, name).repeat_interleave(times, dim=0) for name in fields))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -47,6 +48,9 @@ class SourceEncoder(nn.Module, ABC):
     It is made with ``(config, vocabulary)``: a ``ModelConfig`` and the number of words, and all its states have
     ``config.width``.
     """
+
+    reads_phrases: ClassVar[bool] = False
+    """Whether ``internal[:, j, i]`` is the phrase from word i to word j, read by itself, as some decoders need it."""
 
     @abstractmethod
     def forward(self, tokens: Tensor, lengths: Tensor) -> Encoding:

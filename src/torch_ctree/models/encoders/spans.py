@@ -11,6 +11,17 @@ from torch_ctree.models.encoders.encoding import Encoding, SourceEncoder
 from torch_ctree.models.encoders.recurrence import at_end, real
 
 
+class SpanEncoding(Encoding):
+    """Phrases as nodes: what begins after its last word is none, and is not attended to."""
+
+    @property
+    def nodes_mask(self) -> Tensor:
+        """(B, S · S): True at phrases of the source."""
+        S = self.mask.shape[1]
+        ordered = torch.ones(S, S, dtype=torch.bool, device=self.mask.device).tril()  # [last, first]
+        return (self.mask[:, :, None] & ordered).flatten(1)
+
+
 class Spans(SourceEncoder):
     """The S(S + 1)/2 phrases of a source: what stands around a phrase does not change what it is.
 
@@ -21,6 +32,8 @@ class Spans(SourceEncoder):
     what is made of a phrase cannot hang on each of its words, and a word never seen in such a phrase does little harm.
     """
 
+    reads_phrases = True
+
     def __init__(self, config: ModelConfig, vocabulary: int) -> None:
         super().__init__()
         width = config.width
@@ -30,7 +43,7 @@ class Spans(SourceEncoder):
         self.backwards = nn.GRU(width, width, batch_first=True)
         self.phrase = nn.Sequential(Dropout(config.dropout), nn.Linear(2 * width, width), nn.LayerNorm(width))
 
-    def forward(self, tokens: Tensor, lengths: Tensor) -> Encoding:
+    def forward(self, tokens: Tensor, lengths: Tensor) -> SpanEncoding:
         """tokens (B, S), lengths (B,) → Encoding with M = S: ``internal[:, j, i]`` is the phrase from word i to word j
 
         Where i is after j, it is word j alone.
@@ -43,7 +56,7 @@ class Spans(SourceEncoder):
         ordered = torch.ones(2 * [tokens.shape[1]], dtype=torch.bool, device=tokens.device).tril()
         phrases = torch.where(ordered[..., None], phrases, alone[:, :, None])
         root = at_end(phrases[:, :, 0], lengths)
-        return Encoding(root, phrases, alone, alone, words, tokens, real(lengths, tokens.shape[1]))
+        return SpanEncoding(root, phrases, alone, alone, words, tokens, real(lengths, tokens.shape[1]))
 
     def _disguised(self, words: Tensor) -> Tensor:
         """(B, S, H), in training some of them random."""
