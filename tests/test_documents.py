@@ -79,7 +79,11 @@ def test_the_demo_runs_in_small(tmp_path):
 
 
 def test_an_encoder_of_ones_own():
-    run("-c", blocks("docs/models.md", "python")[1])
+    run("-c", blocks("docs/models.md", "python")[-1])
+
+
+def test_the_grammar_says_what_it_never_saw():
+    assert run("-c", blocks("docs/models.md", "python")[1]) == blocks("docs/models.md", "text")[-1]
 
 
 def test_your_own_data_from_pairs_to_answers(tmp_path, monkeypatch, capsys):

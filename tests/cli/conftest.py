@@ -94,6 +94,19 @@ def scan(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def grammar(tmp_path_factory) -> Path:
+    """A run of ``ctree train`` with a grammar over phrases."""
+    folder = tmp_path_factory.mktemp("grammar")
+    write_pairs(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        Path("tiny.yaml").write_text(TINY)
+        settings = ["--model.encoder", "spans", "--model.decoder", "grammar", "--model.operators", "3"]
+        main(["train", "--config", "tiny.yaml", "--data", "pairs.tsv", *settings])
+    return folder / "runs" / "pairs-0"
+
+
+@pytest.fixture(scope="session")
 def sequence(tmp_path_factory) -> Path:
     """Of a decoder that goes from left to right."""
     folder = tmp_path_factory.mktemp("sequence")

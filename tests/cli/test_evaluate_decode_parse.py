@@ -438,6 +438,84 @@ def test_parse_with_unknown_words(own, scan, refused, capsys):
     assert "did you mean 'jump'?" in refused("parse", scan, "--source", "jmup", "--target", "I_JUMP")
 
 
+# --- a grammar --------------------------------------------------------------------------------------------------------
+
+
+def test_evaluation_of_a_grammar(ctree, grammar, copied):
+    run = copied(grammar)
+    said = ctree("evaluate", run, "--batch-size", "4")
+    rows, found = results(run)
+    model = Seq2Seq.from_pretrained(run)
+    for row in rows:
+        batch = model.batch([row["source"]], [row["target"]])
+        answer = model.spelled(model.decode(batch), 0)
+        assert answer is not None
+        assert (row["output"], row["tree"]) == (answer.text, " ".join(str(answer.tree).split()))
+        assert row["log_prob"] == pytest.approx(answer.log_prob, abs=1e-4)
+        assert row["target_log_prob"] == pytest.approx(model.score(batch).item(), abs=1e-4)
+    assert number(said, "exact match") == f"{found['test']['exact_match']:.2%}"
+
+
+def test_trees_of_a_grammar_beside_gold_ones(tmp_path):
+    settings = {"encoder": "spans", "decoder": "grammar", "operators": 2, "depth": 6}
+    run = untrained(tmp_path / "run", DataConfig(name="scan-turn-left"), **settings)
+    model = Seq2Seq.from_pretrained(run)
+    task = data.load("scan-turn-left")
+    few = data.Task(task.name, {**task.sets, "test": task.test[:20]}, task.origin, task.gold)
+    found = evaluation.predict_all(model, few, "test")
+    for prediction, pair in zip(found, few.test, strict=True):
+        assert prediction.target_tree is not None
+        assert Tree.fromstring(prediction.target_tree).leaves() == pair.target.split()
+    assert evaluation.evaluate(found, few).tree_f1 is not None
+
+
+def test_answers_of_a_grammar(ctree, grammar):
+    model = Seq2Seq.from_pretrained(grammar)
+    (answer,) = model.answer(SOURCE)
+    assert answer.tree is not None
+    assert ctree("decode", grammar, SOURCE) == (
+        f"{SOURCE}\n{answer.text}\nprobability {math.exp(answer.log_prob):.4g} with this tree and its phrases\n"
+        f"{draw(answer.tree)}\n"
+    )
+    printed = ctree("decode", grammar, SOURCE, "--topk", 3)
+    assert printed == ctree("decode", grammar, SOURCE, "--topk", 3)
+    assert printed.count(" of the answer, over all its trees\n") == 3
+    answers = strict(ctree("decode", grammar, SOURCE, "--topk", 3, "--json"))["answers"]
+    for found in answers:
+        assert found["log_prob"] == pytest.approx(model.score(model.batch([SOURCE], [found["text"]])).item(), abs=1e-4)
+        assert Tree.fromstring(found["tree"]).leaves() == found["text"].split()
+
+
+def test_the_tree_of_a_target_by_a_grammar(ctree, grammar):
+    model = Seq2Seq.from_pretrained(grammar)
+    found = strict(ctree("parse", grammar, "--source", SOURCE, "--target", TARGET, "--json"))
+    assert list(found) == ["source", "target", "log_prob", "trees", "spans"]
+    assert found["log_prob"] == pytest.approx(model.score(model.batch([SOURCE], [TARGET])).item(), abs=1e-4)
+    (best,) = found["trees"]
+    assert Tree.fromstring(best["tree"]).leaves() == TARGET.split()
+    shares = {(part["start"], part["end"]): part["probability"] for part in found["spans"]}
+    assert shares.pop((0, 3)) == pytest.approx(1, abs=1e-4)
+    assert shares.keys() <= {(0, 2), (1, 3)}
+    assert sum(shares.values()) == pytest.approx(1, abs=1e-4)  # a tree of three words has one of the two
+    (part,) = evaluation.spans(Tree.fromstring(best["tree"]))
+    assert best["probability"] <= shares[part] + 1e-6
+    assert ctree("parse", grammar, "--source", SOURCE, "--target", TARGET, "--topk", 1) == (
+        f"{SOURCE}\n{TARGET}\n"
+        f"probability of the target, over all trees: {math.exp(found['log_prob']):.4g} (log {found['log_prob']:.4f})\n"
+        f"tree 1: probability {best['probability']:.4f} given the target, with its phrases\n"
+        f"{draw(Tree.fromstring(best['tree']))}\n"
+    )
+
+
+def test_what_a_grammar_does_not_parse(refused, grammar):
+    assert refused("parse", grammar, *PAIR, "--topk", "2") == (
+        "ctree: topk: got 2; expected 1: with the decoder 'grammar' only the best tree is found\n"
+    )
+    said = refused("parse", grammar, "--source", "jump", "--target", "LOOK " * 9)  # three operators: four words at most
+    assert said.endswith("no tree over the phrases of this source can have it\n")
+    assert "--depth" not in said
+
+
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 PAIR = ["--source", "jump", "--target", "JUMP"]

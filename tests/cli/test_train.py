@@ -336,3 +336,13 @@ def test_as_a_program(pairs):
     assert done.stdout.endswith("next: ctree evaluate runs/pairs-0\n")
     assert done.stderr == ""
     assert yaml.safe_load((pairs.parent / "runs/pairs-0/config.yaml").read_text())["model"]["width"] == 4
+
+
+def test_a_grammar_wants_phrases(refused, pairs, monkeypatch):
+    """Said before anything is trained."""
+    monkeypatch.chdir(pairs.parent)
+    assert refused("train", "--data", "pairs.tsv", "--model.decoder", "grammar") == (
+        "ctree: model.encoder: got 'ordered-memory'; expected one that reads phrases, such as 'spans', "
+        "for the decoder 'grammar'\n"
+    )
+    assert not Path("runs").exists()

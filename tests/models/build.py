@@ -29,7 +29,7 @@ WITH_OUTPUT = {
 }
 """Every encoder with every decoder and every output layer, by name."""
 
-GRAMMAR = {"encoder": "spans", "decoder": "grammar", "output": "mlp"}
+GRAMMAR: dict[str, Any] = {"encoder": "spans", "decoder": "grammar", "output": "mlp"}
 """It has one encoder, and says words in its own way."""
 
 EVERYTHING = {**WITH_OUTPUT, "spans+grammar": GRAMMAR}

@@ -29,8 +29,7 @@ class Source(NamedTuple):
 
 def source(encoding: Encoding, b: int) -> Source:
     length = int(encoding.mask[b].sum())
-    internal = numbers(encoding.internal[b, :length])
-    nodes = [slot for token in internal for slot in token]
+    nodes = numbers(encoding.nodes[b, encoding.nodes_mask[b]])
     return Source(
         numbers(encoding.root[b]), nodes, numbers(encoding.leaves[b, :length]), numbers(encoding.tokens[b, :length])
     )

@@ -501,6 +501,11 @@ def test_sample_shapes_depth_and_seed():
     first = dist.sample(4)
     torch.manual_seed(3)
     assert torch.equal(first.tokens, dist.sample(4).tokens)
+    before = torch.get_rng_state()
+    mine, same, other = (dist.sample(50, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(mine.log_prob, same.log_prob)
+    assert not torch.equal(mine.log_prob, other.log_prob)
 
 
 # --- the posterior ----------------------------------------------------------------------------------------------------

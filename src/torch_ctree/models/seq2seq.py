@@ -31,7 +31,7 @@ class Answer:
 
     text: str
     log_prob: float
-    """Of the answer, for a tree decoder together with its tree."""
+    """Of the answer, for a tree decoder together with its tree; as in ``Decoded``."""
     tree: Tree | None
     """From a tree decoder."""
 
@@ -76,7 +76,7 @@ class Seq2Seq(nn.Module):
 
     @torch.no_grad()
     def decode(self, batch: Batch, max_length: int | None = None, depth: int | None = None) -> Decoded:
-        """The best answer to each source, (B, …); from a tree decoder it is exact.
+        """The best answer to each source, (B, …); from the decoder ``ctree`` it is exact.
 
         max_length: of words in an answer
         depth: of the tree, which may be another than in training

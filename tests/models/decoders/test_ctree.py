@@ -6,7 +6,7 @@ import torch
 
 from torch_ctree.models import Encoding, ModelError, Seq2Seq
 from torch_ctree.models.decoders import CTree, ctree
-from torch_ctree.trees import LinearEmission, TokenLogits, naive
+from torch_ctree.trees import LatentTree, LinearEmission, TokenLogits, naive
 from torch_ctree.trees.topology import level, topology
 
 from .. import plain
@@ -215,6 +215,7 @@ def test_depth_when_answering(settings, depth):
     model, batch = tiny_model(**settings), some_batch()
     best = model.decode(batch, depth=depth)
     dist = model.distribution(batch, depth)
+    assert isinstance(dist, LatentTree)
     assert best.derivation is not None
     assert (best.lengths >= 1).all()
     assert (best.lengths <= 1 << depth).all()
@@ -239,7 +240,9 @@ def test_many_words_are_scored_in_blocks_with_the_same_result(output, monkeypatc
         gradients = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
         best, several = model.decode(batch), model.topk(batch, 3)
         answers = [best.tokens, best.lengths, best.log_prob, several.tokens, several.lengths, several.log_prob]
-        return type(model.distribution(batch).emission), [scores.detach(), *gradients, *answers]
+        dist = model.distribution(batch)
+        assert isinstance(dist, LatentTree)
+        return type(dist.emission), [scores.detach(), *gradients, *answers]
 
     kind, whole = results(4 * 7 * 9)
     blocked_kind, blocked = results(4 * 7 * 9 - 1)

@@ -26,7 +26,8 @@ class Decoded:
     lengths: Tensor
     """(*batch,)"""
     log_prob: Tensor
-    """(*batch,): of the answer, for a tree decoder together with its tree; −inf where there is no answer."""
+    """(*batch,): of the answer; from a tree decoder together with its tree, but where a grammar gives several answers,
+    over all their trees. −inf where there is no answer."""
     derivation: Derivation | None = None
     """The same answers with their trees, from a tree decoder."""
 
@@ -53,7 +54,8 @@ class Decoder(nn.Module, ABC):
 
     It is made with ``(config, words, source_words)``: a ``ModelConfig``, and the number of words of either side.
 
-    depth, everywhere: answers have at most 2^depth words, in trees at most so deep; by default ``config.depth``
+    depth, everywhere: answers have at most 2^depth words, in trees at most so deep; by default ``config.depth``. A
+        grammar's probabilities know no such bound, only its answers do.
     """
 
     needs_phrases: ClassVar[bool] = False

@@ -41,20 +41,14 @@ class Phrases(NamedTuple):
         return cls(first, last, (starts >= 0) & (ends <= 0), same, relations)
 
 
-class Features(NamedTuple):
-    """What is decided at a state: for operator 0 by the phrase, for the others whatever the phrase."""
-
-    reading: Tensor  # (B, P, F)
-    blind: Tensor  # (B, O − 1, F)
-
-
 class Grammar(TreeDecoder):
     """p(target | source) as a ``LatentGrammar`` with a state for each pair of a phrase of the source and an operator.
 
     A vertex has a phrase and one of a few operators, and nothing else: all below it depends on those two alone. The
-    root has the whole source and operator 0. The phrases of children are parts of their parent's; or the same phrase
-    again, but then with a later operator, so that every derivation ends. Only operator 0 reads its phrase. The others
-    act blindly, such as "once this part, and then that part", and so do the same to a phrase that is new to them.
+    root has the whole source and operator 0. A child has a part of its parent's phrase and operator 0, as if that part
+    were the whole source: what is made of a phrase is the same wherever it stands. Or it has the same phrase again and
+    a later operator, so that every derivation ends. Only operator 0 reads its phrase. The others act blindly, such as
+    "once this part, and then that part", and so do the same to a phrase that is new to them.
 
     Children are found by the words at and around both ends of a phrase, and by how it lies in its parent's. A leaf says
     a word of its phrase, by a lexicon.
@@ -93,43 +87,36 @@ class Grammar(TreeDecoder):
         depth = chosen_depth(depth, self.depth)
         return LatentGrammar(leaf, left, right, tokens, root, depth=depth, validate_args=False)
 
-    def _features(self, internal: Tensor, phrases: Phrases) -> Features:
-        """internal (B, S, S, H) → what every state decides by"""
+    def _features(self, internal: Tensor, phrases: Phrases) -> Tensor:
+        """internal (B, S, S, H) → (B, P, O, 2H): what every state decides by; only for operator 0 the phrase itself"""
         place = phrases.last * internal.shape[1] + phrases.first
-        read = internal.flatten(1, 2).index_select(1, place)  # (B, P, H)
-        reader, blind = self.operator.split([1, self.operators - 1])
-        none = torch.zeros_like(blind).expand(len(read), -1, -1)
-        parts = (self.dropout(read), reader.expand_as(read)), (none, blind.expand_as(none))
-        reading, acting = (torch.relu(self.hidden(torch.cat(part, -1))) for part in parts)
-        return Features(self.dropout(reading), acting)  # few operators act on all phrases: none may be missing
+        read = internal.flatten(1, 2).index_select(1, place)[:, :, None]  # (B, P, 1, H)
+        unread = torch.zeros_like(read).expand(-1, -1, self.operators - 1, -1)
+        state = torch.cat([read, unread], 2)
+        both = torch.cat([state, self.operator.expand_as(state)], -1)
+        return self.dropout(torch.relu(self.hidden(self.dropout(both))))
 
-    def _leaf_logits(self, features: Features, phrases: Phrases) -> Tensor:
+    def _leaf_logits(self, features: Tensor, phrases: Phrases) -> Tensor:
         """(B, P · O). One word with the last operator has nothing to become."""
-        reading, blind = (self.leaf(part)[..., 0] for part in features)  # (B, P), (B, O − 1)
-        logits = _of_states(reading[:, :, None], blind[:, None], 2)  # (B, P, O)
-        last = torch.arange(self.operators, device=logits.device) == self.operators - 1
-        return logits.masked_fill((phrases.first == phrases.last)[:, None] & last, math.inf).flatten(1)
+        last = torch.arange(self.operators, device=features.device) == self.operators - 1
+        nothing = (phrases.first == phrases.last)[:, None] & last
+        return self.leaf(features)[..., 0].masked_fill(nothing, math.inf).flatten(1)
 
-    def _transitions(self, features: Features, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
+    def _transitions(self, features: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
         """(B, 2, P · O, P · O): log-probabilities of the states of both children"""
         where = self._where(features, phrases, encoding, lengths)  # (B, 2, P, O, P)
-        move, stay = self._what(features)  # (B, 2, P, O, O)
-        what = torch.where(phrases.same[:, None, :, None], stay[..., None, :], move[..., None, :])
+        anew, stay = self._what(features)  # (O,), (B, 2, P, O, O)
+        what = torch.where(phrases.same[:, None, :, None], stay[..., None, :], anew)
         return (where[..., None] + what).flatten(4).flatten(2, 3)
 
-    def _where(self, features: Features, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
+    def _where(self, features: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
         """(B, 2, P, O, P): log-probabilities of the phrases of both children"""
         key = self._keys(encoding.embeddings, phrases, lengths)  # (B, 2, P, H)
-        found = []
-        for part in features:
-            query = self.query(part).unflatten(-1, (2, -1)).transpose(1, 2)  # (B, 2, P or O − 1, H)
-            relation = self.relation(part).unflatten(-1, (2, -1)).transpose(1, 2)  # (B, 2, P or O − 1, R)
-            found.append((query @ key.mT / math.sqrt(key.shape[-1]), relation))
-        (reading, relation), (blind, blind_relation) = found
+        query = self.query(features).unflatten(-1, (2, -1)).permute(0, 3, 1, 2, 4)  # (B, 2, P, O, H)
+        relation = self.relation(features).unflatten(-1, (2, -1))  # (B, P, O, 2, R)
+        scores = (query.flatten(2, 3) @ key.mT / math.sqrt(key.shape[-1])).view(*query.shape[:-1], -1)
         relations = phrases.relations.to(relation.dtype)
-        reading = reading + torch.einsum("bcpr,rpq->bcpq", relation, relations)
-        blind = blind[:, :, None] + torch.einsum("bcor,rpq->bcpoq", blind_relation, relations)
-        scores = _of_states(reading[:, :, :, None], blind, 3)
+        scores = scores + torch.einsum("bpocr,rpq->bcpoq", relation, relations)
         real = phrases.last < lengths[:, None]  # (B, P)
         part = phrases.inside & real[:, None] | phrases.same  # (B, P, P); what is no phrase becomes itself
         last = torch.arange(self.operators, device=lengths.device) == self.operators - 1
@@ -138,13 +125,14 @@ class Grammar(TreeDecoder):
         can = part[:, :, None] & ~stuck  # (B, P, O, P)
         return scores.masked_fill(~can[:, None], -math.inf).log_softmax(-1)
 
-    def _what(self, features: Features) -> tuple[Tensor, Tensor]:
-        """(B, 2, P, O, O) each: log-probabilities of both children's operators on other phrases, and on the same one"""
-        reading, blind = (self.next_operator(part).unflatten(-1, (2, -1)).transpose(1, 2) for part in features)
-        logits = _of_states(reading[:, :, :, None], blind[:, :, None], 3)
+    def _what(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of both children's operators: on a part (O,), and on the same phrase (B, 2, P, O, O)"""
+        logits = self.next_operator(features).unflatten(-1, (2, -1)).permute(0, 3, 1, 2, 4)
         later = torch.ones(2 * [self.operators], dtype=torch.bool, device=logits.device).triu(1)
         later[-1, -1] = True  # never used: it has no other
-        return logits.log_softmax(-1), logits.masked_fill(~later, -math.inf).log_softmax(-1)
+        anew = torch.zeros_like(logits[0, 0, 0, 0])
+        anew[1:] = -math.inf
+        return anew, logits.masked_fill(~later, -math.inf).log_softmax(-1)
 
     def _keys(self, words: Tensor, phrases: Phrases, lengths: Tensor) -> Tensor:
         """(B, S, H) → (B, 2, P, H): of every phrase, its first and last word, and those before and after it
@@ -218,13 +206,6 @@ def _each(drawn: Derivation) -> list[Derivation]:
         Derivation(row.tokens[:, :size], row.lengths, row.vertices[:, :size], row.log_prob)
         for row, size in zip(rows, longest, strict=True)
     ]
-
-
-def _of_states(reading: Tensor, blind: Tensor, dim: int) -> Tensor:
-    """Operator 0 and the others, side by side along a dimension, for all phrases."""
-    shape = [*reading.shape]
-    shape[dim] = blind.shape[dim]
-    return torch.cat([reading, blind.expand(shape)], dim)
 
 
 def _covered(phrases: Phrases, mask: Tensor) -> Tensor:
