@@ -35,6 +35,8 @@ GPUS_EACH = 1 / ON_A_GPU
 ADDRESS = re.compile(r"(?:ray://)?([^:/\s]+):(\d{1,5})")
 PATIENCE = 60.0
 """Seconds for a cluster to answer."""
+CONNECTIONS = 3
+"""How often to try, where a head answers and then fails."""
 KNOCK = 10.0
 """Seconds for a machine to let us in."""
 PERIOD = 0.3
@@ -240,10 +242,15 @@ def _fall_silent() -> None:
 def _connect(address: str) -> None:
     import ray  # noqa: PLC0415  (it may not be installed)
 
-    try:
-        ray.init(address=address, log_to_driver=False)
-    except Exception as error:
-        raise _RefusedError(_nobody(address, _message(error))) from error
+    for left in reversed(range(CONNECTIONS)):
+        try:
+            ray.init(address=address, log_to_driver=False)
+            return
+        except Exception as error:
+            # On a busy machine a head may fail to start the server that it gives each ray:// client.
+            if not left or not isinstance(error, ConnectionAbortedError):
+                raise _RefusedError(_nobody(address, _message(error))) from error
+            _disconnect()
 
 
 def _disconnect() -> None:
