@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.training.jobs import is_gone, until, wait_for
+from tests.training.jobs import Recorder, is_gone, until, wait_for
 from torch_ctree import __version__
 from torch_ctree.experiments import cluster
 from torch_ctree.experiments.cluster import run_on_ray
 from torch_ctree.training import TrainingError
-from torch_ctree.training.pool import Outcome, Watcher
 
 ROOT = Path(__file__).parents[2]
 RAY = Path(sys.executable).with_name("ray")
@@ -137,26 +136,6 @@ def with_gpu(ray_cluster):
 def is_open(port: int) -> bool:
     with socket.socket() as link:
         return link.connect_ex(("127.0.0.1", port)) == 0
-
-
-class Recorder(Watcher):
-    def __init__(self) -> None:
-        self.events: list[tuple[int, str]] = []
-
-    def begun(self, n: int) -> None:
-        self.events.append((n, "begun"))
-
-    def said(self, n: int, line: str) -> None:
-        self.events.append((n, f"said: {line}"))
-
-    def warned(self, n: int, line: str) -> None:
-        self.events.append((n, f"warned: {line}"))
-
-    def ended(self, n: int, outcome: Outcome[Any, Any]) -> None:
-        self.events.append((n, f"ended: {outcome.error}"))
-
-    def of(self, n: int) -> list[str]:
-        return [event for which, event in self.events if which == n]
 
 
 # --- what the nodes are given to do -----------------------------------------------------------------------------------

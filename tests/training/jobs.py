@@ -1,4 +1,4 @@
-"""What processes side by side are given to do; a module that takes no time to import."""
+"""What processes side by side are given to do, and who watches them; a module that takes no time to import."""
 
 import os
 import signal
@@ -11,6 +11,27 @@ from typing import Any
 import torch
 
 from torch_ctree.training import TrainingError, pool
+from torch_ctree.training.pool import Outcome, Watcher
+
+
+class Recorder(Watcher):
+    def __init__(self) -> None:
+        self.events: list[tuple[int, str]] = []
+
+    def begun(self, n: int) -> None:
+        self.events.append((n, "begun"))
+
+    def said(self, n: int, line: str) -> None:
+        self.events.append((n, f"said: {line}"))
+
+    def warned(self, n: int, line: str) -> None:
+        self.events.append((n, f"warned: {line}"))
+
+    def ended(self, n: int, outcome: Outcome[Any, Any]) -> None:
+        self.events.append((n, f"ended: {outcome.error}"))
+
+    def of(self, n: int) -> list[str]:
+        return [event for which, event in self.events if which == n]
 
 
 def work(job: Any, tell: Callable[[str], None]) -> Any:

@@ -9,26 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.training.jobs import is_gone, until, work
+from tests.training.jobs import Recorder, is_gone, until, work
 from torch_ctree.training import TrainingError, pool
-from torch_ctree.training.pool import DIED, Outcome, Several, Watcher, run_together
-
-
-class Recorder(Watcher):
-    def __init__(self) -> None:
-        self.events: list[tuple[int, str]] = []
-
-    def begun(self, n: int) -> None:
-        self.events.append((n, "begun"))
-
-    def said(self, n: int, line: str) -> None:
-        self.events.append((n, f"said: {line}"))
-
-    def warned(self, n: int, line: str) -> None:
-        self.events.append((n, f"warned: {line}"))
-
-    def ended(self, n: int, outcome: Outcome[Any, Any]) -> None:
-        self.events.append((n, f"ended: {outcome.error}"))
+from torch_ctree.training.pool import DIED, Outcome, Several, run_together
 
 
 def test_a_job_that_fails_costs_only_itself():
