@@ -10,7 +10,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributions import Distribution
 
-from torch_ctree.trees import GrammarPosterior, LatentGrammar, LatentTree, grammar
+from torch_ctree.trees import GrammarPosterior, LatentGrammar, LatentTree, charts
+from torch_ctree.trees.grammar import DEEPEST
 from torch_ctree.trees.topology import topology
 
 from ..measure import Recorder, chi_square_p_value, leaves
@@ -557,7 +558,7 @@ def test_a_sentence_of_probability_zero_has_no_tree():
 @pytest.mark.parametrize("branching", ["left", "right"])
 def test_the_deepest_trees_have_brackets(branching):
     # One state that splits and one that is a leaf; N − 1 levels below one another.
-    N = grammar.DEEPEST + 1
+    N = DEEPEST + 1
     again = torch.tensor([[[0.0, 0.0], [-inf, 0.0]]])
     end = torch.tensor([[[-inf, 0.0], [-inf, 0.0]]])
     sides = (again, end) if branching == "left" else (end, again)
@@ -589,11 +590,11 @@ def test_it_is_a_distribution():
     assert repr(dist) == "LatentGrammar(batch_shape=(2,), states=3, vocabulary=4, depth=10)"
 
 
-def test_best_child_in_pieces(monkeypatch):
+def testbest_child_in_pieces(monkeypatch):
     transitions, values = torch.randn(2, 4, 4), torch.randn(2, 5, 4)
-    expected = grammar._best_child(transitions, values)
-    monkeypatch.setattr(grammar, "LARGEST", 2 * 16 * 2)
-    assert torch.equal(grammar._best_child(transitions, values), expected)
+    expected = charts.best_child(transitions, values)
+    monkeypatch.setattr(charts, "LARGEST", 2 * 16 * 2)
+    assert torch.equal(charts.best_child(transitions, values), expected)
 
 
 @pytest.mark.parametrize(
