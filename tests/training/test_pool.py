@@ -54,7 +54,7 @@ def test_several_are_told_the_same():
     ],
 )
 def test_errors_in_one_line(error, said):
-    assert pool._message(error) == said
+    assert pool.error_line(error) == said
 
 
 def test_nothing_to_do():

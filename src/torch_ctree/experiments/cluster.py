@@ -25,7 +25,7 @@ import torch
 from torch_ctree import __version__
 from torch_ctree.data.errors import count, in_one_line, shown
 from torch_ctree.training import TrainingError
-from torch_ctree.training.pool import DIED, SPAWN, Lines, Outcome, Tell, Watcher, _do, _interrupts_later, _message
+from torch_ctree.training.pool import DIED, SPAWN, Lines, Outcome, Tell, Watcher, do_job, error_line, interrupts_later
 from torch_ctree.training.together import ON_A_GPU
 
 J = TypeVar("J")
@@ -128,7 +128,7 @@ class _Driver(Generic[J, R]):
         packed = [pickle.dumps((work, job)) for job in jobs]
         self.link, theirs = SPAWN.Pipe()
         self.process = SPAWN.Process(target=_drive, args=(theirs, packed, address, gpus_each, ENDING), daemon=True)
-        with _interrupts_later():  # and there never: it is told by the end of the link
+        with interrupts_later():  # and there never: it is told by the end of the link
             self.process.start()
         theirs.close()
 
@@ -165,7 +165,7 @@ class _Driver(Generic[J, R]):
         try:
             result = pickle.loads(packed)
         except Exception as cause:
-            error = f"its result cannot be read here: {_message(cause)}"
+            error = f"its result cannot be read here: {error_line(cause)}"
         self._found(n, result, error, seconds)
 
     def _found(self, n: int, result: R | None, error: str | None, seconds: float) -> None:
@@ -218,7 +218,7 @@ def _drive(link: Connection, packed: list[bytes], address: str, gpus_each: float
     except _RefusedError as refused:
         _send(link, "refused", str(refused))
     except Exception as error:
-        _send(link, "lost", _message(error))
+        _send(link, "lost", error_line(error))
     finally:
         if cluster is not None:
             cluster.end(ending)
@@ -249,7 +249,7 @@ def _connect(address: str) -> None:
         except Exception as error:
             # On a busy machine a head may fail to start the server that it gives each ray:// client.
             if not left or not isinstance(error, ConnectionAbortedError):
-                raise _RefusedError(_nobody(address, _message(error))) from error
+                raise _RefusedError(_nobody(address, error_line(error))) from error
             _disconnect()
 
 
@@ -363,13 +363,13 @@ class _Cluster:
             _send(self.link, kind, n, *what)
         except errors.RayTaskError as error:
             cause = getattr(error, "cause", None)
-            self._fail(n, _message(cause if isinstance(cause, Exception) else error))
+            self._fail(n, error_line(cause if isinstance(cause, Exception) else error))
         except (errors.WorkerCrashedError, errors.OutOfMemoryError):
             self._again(n, DIED)
         except (errors.NodeDiedError, errors.LocalRayletDiedError, errors.ObjectLostError, errors.RaySystemError):
             self._again(n, "the node died")
         except errors.RayError as error:
-            self._fail(n, _message(error))
+            self._fail(n, error_line(error))
 
     def _again(self, n: int, why: str) -> None:
         self.lost[n][why] += 1
@@ -499,6 +499,6 @@ def serve(packed: bytes, post: Callable[..., None]) -> tuple[Any, ...]:
         try:
             work, job = pickle.loads(packed)
         except Exception as error:
-            return "failed", f"the job cannot be read on its node: {_message(error)}", 0.0
-        _do(work, job, send)
+            return "failed", f"the job cannot be read on its node: {error_line(error)}", 0.0
+        do_job(work, job, send)
     return tuple(ending)

@@ -193,7 +193,7 @@ class _Pool(Generic[J, R]):
         """End every process: those that have nothing more to do by themselves, the others as they can be made to."""
         for worker in self.workers:
             worker.link.close()
-        with _interrupts_later():
+        with interrupts_later():
             if len(self.found) == len(self.jobs):
                 _join(self.workers, ENDINGS[0][1])
             for how, seconds in ENDINGS:
@@ -211,7 +211,7 @@ class _Worker:
         self.since = 0.0
         self.link, theirs = SPAWN.Pipe()
         self.process = SPAWN.Process(target=_serve, args=(work, theirs, threads), daemon=True)
-        with environment(variables), _interrupts_later():  # later there, too, until it can bear them
+        with environment(variables), interrupts_later():  # later there, too, until it can bear them
             self.process.start()
         theirs.close()
 
@@ -223,7 +223,7 @@ def _join(workers: Sequence[_Worker], seconds: float | None) -> None:
 
 
 @contextmanager
-def _interrupts_later() -> Iterator[None]:
+def interrupts_later() -> Iterator[None]:
     """Ctrl-C takes effect only afterwards."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -273,7 +273,7 @@ def _serve(work: Callable[[Any, Tell], Any], link: Connection, threads: int) -> 
             redirect_stderr(Lines(lambda line: send("warned", line))),
         ):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-            while _do(work, link.recv(), send):
+            while do_job(work, link.recv(), send):
                 pass
     except (KeyboardInterrupt, EOFError, OSError):
         pass
@@ -281,7 +281,7 @@ def _serve(work: Callable[[Any, Tell], Any], link: Connection, threads: int) -> 
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _do(work: Callable[[Any, Tell], Any], job: Any, send: Callable[..., None]) -> bool:
+def do_job(work: Callable[[Any, Tell], Any], job: Any, send: Callable[..., None]) -> bool:
     """One job → whether it went well."""
     send("begun")
     start = time.monotonic()
@@ -289,7 +289,7 @@ def _do(work: Callable[[Any, Tell], Any], job: Any, send: Callable[..., None]) -
         result = work(job, lambda line: send("said", line))
         send("done", result, time.monotonic() - start)
     except Exception as error:
-        send("failed", _message(error), time.monotonic() - start)
+        send("failed", error_line(error), time.monotonic() - start)
         return False
     del job, result
     gc.collect()
@@ -298,7 +298,7 @@ def _do(work: Callable[[Any, Tell], Any], job: Any, send: Callable[..., None]) -
     return True
 
 
-def _message(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """What is meant for a user as it is; anything else with the kind of error that it is."""
     line = in_one_line(error)
     if isinstance(error, DataError | ModelError | TrainingError) or line == type(error).__name__:
