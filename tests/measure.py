@@ -34,6 +34,19 @@ def padded(trees: Iterable[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
     return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows]), torch.tensor([len(row) for row in rows])
 
 
+def all_states(logits: Tensor, operators: int) -> Tensor:
+    """The logits of a grammar's transitions (B, Q, P + O − 1), with a column for every state: (B, Q, Q)."""
+    B, Q, _ = logits.shape
+    places = Q // operators
+    whole = logits.new_full((B, Q, Q), -torch.inf)
+    for s in range(Q):
+        for place in range(places):
+            whole[:, s, place * operators] = logits[:, s, place]
+        for operator in range(1, operators):
+            whole[:, s, s // operators * operators + operator] = logits[:, s, places + operator - 1]
+    return whole
+
+
 def leaves(vertices: Tensor) -> list[tuple[int, ...]]:
     """(…, N) padded with −1 → tuples."""
     return [tuple(v for v in row if v >= 0) for row in vertices.reshape(-1, vertices.shape[-1]).tolist()]

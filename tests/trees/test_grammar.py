@@ -14,7 +14,7 @@ from torch_ctree.trees import GrammarPosterior, LatentGrammar, LatentTree, chart
 from torch_ctree.trees.grammar import DEEPEST
 from torch_ctree.trees.topology import topology
 
-from ..measure import Recorder, chi_square_p_value, leaves
+from ..measure import Recorder, all_states, chi_square_p_value, leaves
 
 double = torch.float64
 inf = math.inf
@@ -590,8 +590,80 @@ def test_it_is_a_distribution():
     assert repr(dist) == "LatentGrammar(batch_shape=(2,), states=3, vocabulary=4, depth=10)"
 
 
-def testbest_child_in_pieces(monkeypatch):
-    transitions, values = torch.randn(2, 4, 4), torch.randn(2, 5, 4)
+# --- places and operators ---------------------------------------------------------------------------------------------
+
+
+def with_operators(places, operators, dtype=double, batch=3, vocabulary=3, **kwargs):
+    """The same grammar twice: with columns for places and operators, and with columns for all states."""
+    Q, columns = places * operators, places + operators - 1
+    leaf, tokens = torch.randn(batch, Q, dtype=dtype), torch.randn(batch, Q, vocabulary, dtype=dtype)
+    left, right = (torch.randn(batch, Q, columns, dtype=dtype).requires_grad_() for _ in range(2))
+    root = torch.randint(Q, (batch,))
+    short = LatentGrammar(leaf, left, right, tokens, root, operators=operators, **kwargs)
+    whole = LatentGrammar(leaf, *(all_states(x, operators) for x in (left, right)), tokens, root, **kwargs)
+    return short, whole
+
+
+SIZES = pytest.mark.parametrize(("places", "operators"), [(1, 1), (1, 3), (3, 1), (2, 2), (3, 4)])
+
+
+@SIZES
+@pytest.mark.parametrize(("dtype", "tolerance"), [(double, 1e-10), (torch.float32, 1e-4)])
+def test_operators_change_the_form_and_not_the_sums(places, operators, dtype, tolerance):
+    short, whole = with_operators(places, operators, dtype)
+    tokens, lengths = torch.randint(3, (3, 6)), torch.tensor([6, 1, 4])
+    found, expected = (dist.log_prob(tokens, lengths) for dist in (short, whole))
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+    wanted = [short.left_logits, short.right_logits]
+    gradients = (torch.autograd.grad(score.sum(), wanted) for score in (found, expected))
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=tolerance)
+    spans = [dist.posterior(tokens, lengths).span_marginals() for dist in (short, whole)]
+    torch.testing.assert_close(*spans, rtol=0, atol=tolerance)
+
+
+@SIZES
+@pytest.mark.parametrize("depth", [0, 3])
+def test_operators_change_the_form_and_not_the_search(places, operators, depth):
+    short, whole = with_operators(places, operators, depth=depth)
+    tokens, lengths = torch.randint(3, (3, 6)), torch.tensor([6, 1, 4])
+    searches = [
+        lambda dist: dist.argmax(),
+        lambda dist: dist.argmax(2),
+        lambda dist: dist.greedy(),
+        lambda dist: dist.posterior(tokens, lengths).argmax(),
+    ]
+    for search in searches:
+        found, expected = search(short), search(whole)
+        assert torch.equal(found.tokens, expected.tokens)
+        assert torch.equal(found.vertices, expected.vertices)
+        torch.testing.assert_close(found.log_prob, expected.log_prob)
+
+
+def test_samples_with_operators():
+    short, whole = with_operators(2, 2, batch=1, vocabulary=2)
+    leaves_only = torch.arange(4) != 0  # one split at most, at the root
+    for dist in (short, whole):
+        dist.leaf_logits = dist.leaf_logits.masked_fill(leaves_only, inf)
+        dist.root = torch.tensor([0])
+        dist.left_logits, dist.right_logits = (
+            x.index_fill(2, torch.tensor([0]), -inf) for x in (dist.left_logits, dist.right_logits)
+        )
+    expected = {}
+    for p, vertices, tokens in Naive(whole, 0).derivations(1):
+        expected[vertices, tokens] = expected.get((vertices, tokens), 0) + p
+    assert sum(expected.values()) == pytest.approx(1)
+    drawn = short.sample(10_000)
+    sentences = (
+        tuple(row[:n]) for row, n in zip(drawn.tokens[:, 0].tolist(), drawn.lengths[:, 0].tolist(), strict=True)
+    )
+    assert chi_square_p_value(zip(leaves(drawn.vertices[:, 0]), sentences, strict=True), expected) > 1e-3
+
+
+@pytest.mark.parametrize("operators", [1, 2])
+def test_best_child_in_pieces(monkeypatch, operators):
+    columns = 4 // operators + operators - 1
+    transitions, values = charts.Transitions(torch.randn(2, 4, columns), operators), torch.randn(2, 5, 4)
     expected = charts.best_child(transitions, values)
     monkeypatch.setattr(charts, "LARGEST", 2 * 16 * 2)
     assert torch.equal(charts.best_child(transitions, values), expected)
@@ -608,6 +680,8 @@ def testbest_child_in_pieces(monkeypatch):
         ({"token_logits": torch.zeros(2, 3, 3, device="meta")}, r"token_logits: got a tensor on meta"),
         ({"root": torch.tensor([0])}, r"root: got shape \(1,\); expected \(2,\), one state a sentence"),
         ({"root": torch.tensor([0, 3])}, r"root: got 3 at \[1\]; expected 0 to 2, a state"),
+        ({"operators": 2}, r"operators: got 2 for 3 states; expected a divisor of 3"),
+        ({"operators": 0}, r"operators: got 0; expected a whole number, 1 or more"),
         ({"depth": 63}, r"depth: got 63; expected a whole number, 0 to 62"),
         ({"leaf_logits": torch.full((2, 3), math.nan)}, r"leaf_logits: got nan at \[0, 0\]"),
         ({"left_logits": torch.full((2, 3, 3), -inf)}, r"left_logits: got no finite largest logit in row \[0, 0\]"),

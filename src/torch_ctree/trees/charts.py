@@ -42,6 +42,75 @@ class Chart(NamedTuple):
     right_scale: Tensor  # (B, N, N − 1)
 
 
+class Transitions(NamedTuple):
+    """From the states of vertices to those of their left children, or of their right ones.
+
+    A state is a place and one of O operators, Q = P · O. A child is at any place with operator 0, or at its parent's
+    with any other: those are the W = P + O − 1 columns. With one operator that is any state.
+    """
+
+    values: Tensor  # (B, Q, W)
+    operators: int  # O
+
+    @property
+    def places(self) -> int:
+        """P"""
+        return self.values.shape[1] // self.operators
+
+    def children(self) -> Tensor:
+        """(Q, W): the states of the columns."""
+        state = torch.arange(self.values.shape[1], device=self.values.device)[:, None]
+        places = torch.arange(self.places, device=state.device).expand(len(state), -1)
+        own = state - state % self.operators + torch.arange(1, self.operators, device=state.device)
+        return torch.cat([places * self.operators, own], dim=-1)
+
+    def of(self, sentence: Tensor, state: Tensor, child: Tensor) -> Tensor:
+        """(F,) each, and the child can be one → (F,)."""
+        place, operator = child // self.operators, child % self.operators
+        column = torch.where(operator == 0, place, self.places - 1 + operator)
+        return self.values[sentence, state, column]
+
+    def best(self, sentence: Tensor, state: Tensor, values: Tensor) -> Tensor:
+        """Sentences and states (F,), in logarithms, with children's values (F, Q) → the best child's state, (F,)."""
+        children = self.children()[state]  # (F, W)
+        column = (self.values[sentence, state] + values.gather(1, children)).argmax(-1, keepdim=True)
+        return children.gather(1, column)[:, 0]
+
+    def up(self, beta: Tensor) -> Tensor:
+        """Of children's states, (B, n, Q), the mean as their parents' states see it: (B, n, Q)."""
+        by_place = beta.unflatten(-1, (-1, self.operators))
+        seen = by_place[..., 0] @ self._anywhere.mT
+        if self.operators > 1:
+            seen += torch.einsum("bnpk,bpok->bnpo", by_place[..., 1:], self._at_home).flatten(2)
+        return seen
+
+    def down(self, gradient: Tensor) -> Tensor:
+        """The derivative of ``up``: by what parents see, (B, n, Q), that by children's states, (B, n, Q)."""
+        anywhere = gradient @ self._anywhere
+        if self.operators == 1:
+            return anywhere
+        at_home = torch.einsum("bnpo,bpok->bnpk", gradient.unflatten(-1, (-1, self.operators)), self._at_home)
+        return torch.cat([anywhere[..., None], at_home], dim=-1).flatten(2)
+
+    def pairs(self, parents: Tensor, children: Tensor) -> Tensor:
+        """Σ_n parents[n, s] · children[n, t] for the columns t of every state s: (B, n, Q) each → (B, Q, W)."""
+        up, down = (x.unflatten(-1, (-1, self.operators)) for x in (parents, children))
+        anywhere = parents.mT @ down[..., 0]
+        if self.operators == 1:
+            return anywhere
+        return torch.cat([anywhere, torch.einsum("bnpo,bnpk->bpok", up, down[..., 1:]).flatten(1, 2)], dim=-1)
+
+    @property
+    def _anywhere(self) -> Tensor:
+        """(B, Q, P)"""
+        return self.values[..., : self.places]
+
+    @property
+    def _at_home(self) -> Tensor:
+        """(B, P, O, O − 1)"""
+        return self.values[..., self.places :].unflatten(1, (-1, self.operators))
+
+
 class Outside(NamedTuple):
     """The derivatives of the log-probability, from the widest cell to the narrowest."""
 
@@ -90,8 +159,8 @@ def _scaled(value: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     return value * torch.exp2(shift)[..., None], (scale - shift).masked_fill(largest == 0, -math.inf)
 
 
-def inside(leaves: Tensor, log_split: Tensor, left: Tensor, right: Tensor) -> Chart:
-    """leaves (B, N, Q): log leaf(s) + log emit(s, x_i); log_split (B, Q); left, right (B, Q, Q): probabilities."""
+def inside(leaves: Tensor, log_split: Tensor, left: Transitions, right: Transitions) -> Chart:
+    """leaves (B, N, Q): log leaf(s) + log emit(s, x_i); log_split (B, Q); left, right: probabilities."""
     B, N, Q = leaves.shape
     C = N * (N + 1) // 2
     parts, scales = (B, N, N - 1, Q), (B, N, N - 1)
@@ -110,14 +179,20 @@ def inside(leaves: Tensor, log_split: Tensor, left: Tensor, right: Tensor) -> Ch
         chart.beta[:, _cells(N, width)], chart.scale[:, _cells(N, width)] = value, scale
         if width < N:
             as_left, as_right = _part(chart.left, chart.right, width)
-            as_left[:], as_right[:] = value @ left.mT, value @ right.mT
+            as_left[:], as_right[:] = left.up(value), right.up(value)
             for part in _part(chart.left_scale, chart.right_scale, width):
                 part[:] = scale
     return chart
 
 
 def outside(
-    chart: Chart, log_split: Tensor, left: Tensor, right: Tensor, root: Tensor, lengths: Tensor, grad: Tensor
+    chart: Chart,
+    log_split: Tensor,
+    left: Transitions,
+    right: Transitions,
+    root: Tensor,
+    lengths: Tensor,
+    grad: Tensor,
 ) -> Outside:
     """Derivatives of Σ_b grad[b] · log p(x_b): root, lengths, grad (B,). What is impossible has derivative 0.
 
@@ -140,7 +215,7 @@ def outside(
         if width < N:
             pairs = zip(_part(of_left, of_right, width), _part(chart.left, chart.right, width), strict=True)
             lefts[:, cells], rights[:, cells] = (_bounded(gradient, value, grad) for gradient, value in pairs)
-            of_beta = lefts[:, cells] @ left + rights[:, cells] @ right
+            of_beta = left.down(lefts[:, cells]) + right.down(rights[:, cells])
         of_beta[:, 0] += torch.where(lengths[:, None] == width, seed, 0)
         of_beta = _bounded(of_beta, beta, grad)
         posterior = of_beta * beta
@@ -176,13 +251,14 @@ def _bounded(gradient: Tensor, value: Tensor, grad: Tensor) -> Tensor:
     return torch.where(value > 0, gradient.clamp(-limit, limit), 0)
 
 
-def _of_logits(of_part: Tensor, beta: Tensor, transition: Tensor, grad: Tensor) -> Tensor:
-    """By the logits of a transition (B, Q, Q), from the derivatives of L or R and β, (B, C − 1, Q) each; grad (B,)."""
-    product = (2**-24 * of_part).mT @ beta  # so that the inverse of the least probability does not overflow
-    counts = torch.where(transition > 0, product, 0).mul_(2**24 * transition)  # how often it is taken, expected
+def _of_logits(of_part: Tensor, beta: Tensor, transitions: Transitions, grad: Tensor) -> Tensor:
+    """By the logits of transitions, (B, Q, W), from the derivatives of L or R and β, (B, C − 1, Q) each; grad (B,)."""
+    product = transitions.pairs(2**-24 * of_part, beta)  # so that the inverse of the least probability is finite
+    taken = transitions.values
+    counts = torch.where(taken > 0, product, 0).mul_(2**24 * taken)  # how often each is taken, expected
     most = grad.abs()[:, None, None] * beta.shape[1]
     counts = counts.clamp(-most, most)
-    return counts - transition * counts.sum(-1, keepdim=True)
+    return counts - taken * counts.sum(-1, keepdim=True)
 
 
 class _Inside(torch.autograd.Function):
@@ -198,12 +274,14 @@ class _Inside(torch.autograd.Function):
         log_split: Tensor,
         left_logits: Tensor,
         right_logits: Tensor,
+        operators: int,
         root: Tensor,
         lengths: Tensor,
     ) -> Tensor:
         with torch.autocast(leaves.device.type, enabled=False):
             left, right = left_logits.softmax(-1), right_logits.softmax(-1)
-            chart = inside(leaves, log_split, left, right)
+            chart = inside(leaves, log_split, Transitions(left, operators), Transitions(right, operators))
+            ctx.operators = operators
             ctx.save_for_backward(log_split, left, right, root, lengths, *chart)
             scale = chart.scale.gather(1, first_cell(leaves.shape[1], lengths)[:, None])[:, 0]
             mantissa, exponent = torch.frexp(_value_at_root(chart, root, lengths))
@@ -213,40 +291,44 @@ class _Inside(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # torch's own once_differentiable says nothing where only the logits want a graph
             raise RuntimeError("log_prob: got create_graph=True; expected a first derivative, the only one there is")
-        log_split, left, right, root, lengths, *tables = ctx.saved_tensors
-        chart = Chart(*tables)
+        log_split, *sides, root, lengths = ctx.saved_tensors[:5]
+        chart = Chart(*ctx.saved_tensors[5:])
+        left, right = (Transitions(side, ctx.operators) for side in sides)
         with torch.autocast(grad.device.type, enabled=False):
             result = outside(chart, log_split, left, right, root, lengths, grad)
             of_left, of_right = (
-                _of_logits(of_part, chart.beta[:, :-1], transition, grad)
-                for of_part, transition in ((result.left, left), (result.right, right))
+                _of_logits(of_part, chart.beta[:, :-1], transitions, grad)
+                for of_part, transitions in ((result.left, left), (result.right, right))
             )
-        return result.leaves, result.splits, of_left, of_right, None, None
+        return result.leaves, result.splits, of_left, of_right, None, None, None
 
 
 @outside_graphs
 def inside_log_prob(
-    leaves: Tensor, log_split: Tensor, left_logits: Tensor, right_logits: Tensor, root: Tensor, lengths: Tensor
+    leaves: Tensor, log_split: Tensor, left: Transitions, right: Transitions, root: Tensor, lengths: Tensor
 ) -> Tensor:
     """log p(x), (B,), differentiable once, by the first four arguments.
 
-    leaves (B, N, Q): log leaf(s) + log emit(s, x_i); log_split (B, Q); left_logits, right_logits (B, Q, Q); root,
-    lengths (B,)
+    leaves (B, N, Q): log leaf(s) + log emit(s, x_i); log_split (B, Q); left, right: logits; root, lengths (B,)
     """
-    return cast(Tensor, _Inside.apply(leaves, log_split, left_logits, right_logits, root, lengths))
+    found = _Inside.apply(leaves, log_split, left.values, right.values, left.operators, root, lengths)
+    return cast(Tensor, found)
 
 
 # --- maxima -----------------------------------------------------------------------------------------------------------
 
 
-def best_child(log_transitions: Tensor, values: Tensor) -> Tensor:
-    """max over child states t of log_transitions[b, s, t] + values[b, n, t]: (B, Q, Q), (B, n, Q) → (B, n, Q)."""
-    step = max(1, LARGEST // max(1, log_transitions.numel()))
-    rows = [(log_transitions[:, None] + some[:, :, None]).amax(-1) for some in values.split(step, dim=1)]
+def best_child(transitions: Transitions, values: Tensor) -> Tensor:
+    """max over child states t of log p(t | s) + values[b, n, t]: logarithms, (B, n, Q) → (B, n, Q)."""
+    step = max(1, LARGEST // max(1, transitions.values.numel()))
+    children = transitions.children()
+    rows = [(transitions.values[:, None] + some[..., children]).amax(-1) for some in values.split(step, dim=1)]
     return torch.cat(rows, dim=1) if rows else values
 
 
-def best_chart(leaves: Tensor, log_split: Tensor, log_left: Tensor, log_right: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def best_chart(
+    leaves: Tensor, log_split: Tensor, log_left: Transitions, log_right: Transitions
+) -> tuple[Tensor, Tensor, Tensor]:
     """The inside algorithm with maxima, in logarithms → values (B, C, Q); of left and right parts, as in ``Chart``."""
     B, N, Q = leaves.shape
     values = leaves.new_empty(B, N * (N + 1) // 2, Q)

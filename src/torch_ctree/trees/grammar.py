@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn.functional import logsigmoid
 
-from torch_ctree.trees.charts import best_chart, best_child, first_cell, inside, inside_log_prob, outside
+from torch_ctree.trees.charts import Transitions, best_chart, best_child, first_cell, inside, inside_log_prob, outside
 from torch_ctree.trees.checks import (
     check_count,
     check_device,
@@ -87,11 +87,14 @@ class LatentGrammar(Distribution):
 
     leaf_logits: (B, Q): the logit of the probability that a vertex in state s is a leaf. ±inf is allowed.
     left_logits, right_logits: (B, Q, Q): from a vertex's state to those of its children, normalised over the last
-        dimension here; −inf where a transition is impossible.
+        dimension here; −inf where a transition is impossible. With operators, (B, Q, W).
     token_logits: (B, Q, K): of the token of a leaf, normalised over K here; −inf allowed.
     root: (B,), integers: the state that each sentence's derivation starts in.
     depth: of the trees that ``argmax``, ``greedy`` and ``sample`` make, at most. ``log_prob`` and ``posterior`` know no
         bound.
+    operators: O. With more than one, a state is a place and an operator, number place · O + operator, and a child is at
+        any place with operator 0 or at its parent's with another: W = P + O − 1 columns for P places. Sums then cost
+        about a share 1/O of what they would.
     validate_args: whether to check values, here and in every method; by default as ``torch.distributions`` is set. On a
         GPU a check waits for the device. Shapes, dtypes and devices are always checked.
 
@@ -114,15 +117,17 @@ class LatentGrammar(Distribution):
     leaf_logits: Tensor
     """(B, Q)"""
     left_logits: Tensor
-    """(B, Q, Q)"""
+    """(B, Q, W)"""
     right_logits: Tensor
-    """(B, Q, Q)"""
+    """(B, Q, W)"""
     token_logits: Tensor
     """(B, Q, K)"""
     root: Tensor
     """(B,)"""
     depth: int
     """Of the trees that are searched and sampled, at most."""
+    operators: int
+    """Of a place, 1 or more."""
 
     def __init__(
         self,
@@ -132,14 +137,16 @@ class LatentGrammar(Distribution):
         token_logits: Tensor,
         root: Tensor,
         depth: int = 10,
+        operators: int = 1,
         validate_args: bool | None = None,
     ):
-        _check_shapes(leaf_logits, left_logits, right_logits, token_logits, root)
+        check_count("operators", operators)
+        _check_shapes(leaf_logits, left_logits, right_logits, token_logits, root, operators)
         if not isinstance(depth, int) or isinstance(depth, bool) or not 0 <= depth <= DEEPEST:
             raise ValueError(f"depth: got {depth!r}; expected a whole number, 0 to {DEEPEST}")
         logits = (leaf_logits, left_logits, right_logits, token_logits)
         self.leaf_logits, self.left_logits, self.right_logits, self.token_logits = logits
-        self.root, self.depth = root.long(), depth
+        self.root, self.depth, self.operators = root.long(), depth, operators
         self._dtype = torch.float64 if any(x.dtype == torch.float64 for x in logits) else torch.float32
         super().__init__(leaf_logits.shape[:1], validate_args=validate_args)
         if self._validate_args:
@@ -198,7 +205,9 @@ class LatentGrammar(Distribution):
         improbable, and this is often a better answer than ``argmax``. ``log_prob`` is that of the derivation.
         """
         with torch.no_grad():
-            children = torch.stack([self.left_logits.argmax(-1), self.right_logits.argmax(-1)], dim=-1)  # (B, Q, 2)
+            column = torch.stack([self.left_logits.argmax(-1), self.right_logits.argmax(-1)], dim=-1)  # (B, Q, 2)
+            state = torch.arange(self.states, device=column.device)
+            children = self._children()[state[:, None], column]
             split = self.leaf_logits < 0
 
             def choose(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -218,13 +227,13 @@ class LatentGrammar(Distribution):
         """
         shape = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
         with torch.no_grad():
-            leaf, (left, right) = self._wide(self.leaf_logits).sigmoid(), self._transitions()
+            leaf, sides, children = self._wide(self.leaf_logits).sigmoid(), self._transitions(), self._children()
 
             def choose(rows: Tensor) -> tuple[Tensor, Tensor]:
                 sentence, state = rows[:, 0] % len(self.root), rows[:, 2]
                 split = torch.bernoulli(leaf[sentence, state], generator=generator) == 0
                 at = sentence[split], state[split]
-                drawn = [_draw(side[at], generator) for side in (left, right)]
+                drawn = [children[at[1], _draw(side.values[at], generator)] for side in sides]
                 return split, torch.stack(drawn, dim=-1)[..., None]
 
             def emit(sentence: Tensor, state: Tensor) -> Tensor:
@@ -237,12 +246,23 @@ class LatentGrammar(Distribution):
     def _wide(self, tensor: Tensor) -> Tensor:
         return tensor.to(self._dtype)
 
-    def _transitions(self) -> tuple[Tensor, Tensor]:
-        """Probabilities (B, Q, Q) of left and right children's states."""
-        return self._wide(self.left_logits).softmax(-1), self._wide(self.right_logits).softmax(-1)
+    def _logits(self) -> tuple[Transitions, Transitions]:
+        """Of left and right children's states."""
+        left, right = (Transitions(self._wide(x), self.operators) for x in (self.left_logits, self.right_logits))
+        return left, right
 
-    def _log_transitions(self) -> tuple[Tensor, Tensor]:
-        return self._wide(self.left_logits).log_softmax(-1), self._wide(self.right_logits).log_softmax(-1)
+    def _transitions(self) -> tuple[Transitions, Transitions]:
+        """Probabilities."""
+        left, right = (side._replace(values=side.values.softmax(-1)) for side in self._logits())
+        return left, right
+
+    def _log_transitions(self) -> tuple[Transitions, Transitions]:
+        left, right = (side._replace(values=side.values.log_softmax(-1)) for side in self._logits())
+        return left, right
+
+    def _children(self) -> Tensor:
+        """(Q, W): the states that a state's children can have."""
+        return self._logits()[0].children()
 
     def _log_leaf_and_split(self) -> tuple[Tensor, Tensor]:
         """(B, Q) each."""
@@ -260,8 +280,7 @@ class LatentGrammar(Distribution):
     def _log_prob(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         _, log_split = self._log_leaf_and_split()
         leaves = self._leaves(tokens, lengths).contiguous()
-        left, right = self._wide(self.left_logits), self._wide(self.right_logits)
-        return inside_log_prob(leaves, log_split, left, right, self.root, lengths)
+        return inside_log_prob(leaves, log_split, *self._logits(), self.root, lengths)
 
     def _best_leaves(self) -> tuple[Tensor, Tensor]:
         """Of each state the best token's log leaf(s) + log emit(s, x), and that token: (B, Q) each."""
@@ -277,19 +296,20 @@ class LatentGrammar(Distribution):
 
     def _best(self) -> Derivation:
         """By value iteration: the best of depth d + 1 from the best of depth d."""
-        (log_left, log_right), (_, log_split) = self._log_transitions(), self._log_leaf_and_split()
+        sides, (_, log_split), states = self._log_transitions(), self._log_leaf_and_split(), self._children()
         value, tokens = self._best_leaves()
+        state = torch.arange(self.states, device=tokens.device)
         needed = torch.zeros_like(tokens)  # the least depth at which a state reaches its value
         tables, pointers = [needed], []
         for d in range(1, self.depth + 1):
-            (lefts, left), (rights, right) = ((side + value[:, None]).max(-1) for side in (log_left, log_right))
+            (lefts, left), (rights, right) = ((side.values + value[:, states]).max(-1) for side in sides)
             split = log_split + lefts + rights
             if not bool((split > value).any()):
                 break
             needed = torch.where(split > value, d, needed)
             value = torch.maximum(split, value)
             tables.append(needed)
-            pointers.append(torch.stack([left, right], dim=-1))
+            pointers.append(states[state[:, None], torch.stack([left, right], dim=-1)])
         scores = value.gather(1, self.root[:, None])[:, 0]
         depths = torch.stack(tables)  # (D + 1, B, Q)
         children = torch.stack(pointers) if pointers else tokens.new_empty(0, *tokens.shape, 2)  # (D, B, Q, 2)
@@ -348,7 +368,7 @@ class LatentGrammar(Distribution):
         def choose_and_score(rows: Tensor) -> tuple[Tensor, Tensor]:
             split, children = choose(rows)
             at = rows[split, 0] % B, rows[split, 2]
-            score = log_split[at] + sum(log_sides[i][(*at, children[:, i, 0])] for i in range(2))
+            score = log_split[at] + sum(log_sides[i].of(*at, children[:, i, 0]) for i in range(2))
             scores.index_add_(0, rows[split, 0], score)
             return split, children
 
@@ -386,8 +406,8 @@ class LatentGrammar(Distribution):
 class _LengthTrace(NamedTuple):
     """How the best derivations of so many tokens go on: rows (sentence, vertex, state, tokens, depth)."""
 
-    log_left: Tensor  # (B, Q, Q)
-    log_right: Tensor
+    log_left: Transitions
+    log_right: Transitions
     values: list[Tensor]  # of each depth, (B, max_length, Q)
     lefts: list[Tensor]  # of each depth, (B, max_length − 1, Q): of the best child in its place
     rights: list[Tensor]
@@ -406,7 +426,7 @@ class _LengthTrace(NamedTuple):
         of_left = scores.masked_fill(rest < 1, -math.inf).argmax(-1) + 1
         sizes = torch.stack([of_left, size - of_left], dim=-1)  # (S, 2)
         states = [
-            (side[sentence, state] + self.values[d][sentence, sizes[:, i] - 1]).argmax(-1)
+            side.best(sentence, state, self.values[d][sentence, sizes[:, i] - 1])
             for i, side in enumerate((self.log_left, self.log_right))
         ]
         return split, torch.stack([torch.stack(states, dim=-1), sizes, below[:, None].expand(-1, 2)], dim=-1)
@@ -419,17 +439,20 @@ def _draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
 
 
-def _check_shapes(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root: Tensor) -> None:
+def _check_shapes(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root: Tensor, operators: int) -> None:
     check_floats("leaf_logits", leaf)
     if leaf.dim() != 2 or leaf.shape[1] == 0:
         raise ValueError(f"leaf_logits: got shape {tuple(leaf.shape)}; expected (sentences, states)")
     B, Q = leaf.shape
+    if Q % operators:
+        raise ValueError(f"operators: got {operators} for {Q} states; expected a divisor of {Q}")
+    columns = Q // operators + operators - 1
     for name, value in (("left_logits", left), ("right_logits", right), ("token_logits", token)):
         check_floats(name, value)
         check_device(name, value, leaf.device)
     for name, value in (("left_logits", left), ("right_logits", right)):
-        if value.shape != (B, Q, Q):
-            raise ValueError(f"{name}: got shape {tuple(value.shape)}; expected {(B, Q, Q)}")
+        if value.shape != (B, Q, columns):
+            raise ValueError(f"{name}: got shape {tuple(value.shape)}; expected {(B, Q, columns)}")
     if token.dim() != 3 or token.shape[:2] != (B, Q) or token.shape[2] == 0:
         raise ValueError(f"token_logits: got shape {tuple(token.shape)}; expected ({B}, {Q}, vocabulary)")
     check_integers("root", root, leaf.device)
@@ -515,8 +538,8 @@ class GrammarPosterior:
 class _SpanTrace(NamedTuple):
     """How the best derivations of given tokens go on: rows (sentence, vertex, state, start, end)."""
 
-    log_left: Tensor  # (B, Q, Q)
-    log_right: Tensor
+    log_left: Transitions
+    log_right: Transitions
     values: Tensor  # (B, C, Q)
     lefts: Tensor  # (B, N, N − 1, Q), as in Chart
     rights: Tensor
@@ -533,7 +556,7 @@ class _SpanTrace(NamedTuple):
         spans = torch.stack([torch.stack([start, middle], -1), torch.stack([middle, end], -1)], dim=1)  # (S, 2, 2)
         cells = first_cell(N, spans[..., 1] - spans[..., 0]) + spans[..., 0]  # (S, 2)
         states = [
-            (side[sentence, state] + self.values[sentence, cells[:, i]]).argmax(-1)
+            side.best(sentence, state, self.values[sentence, cells[:, i]])
             for i, side in enumerate((self.log_left, self.log_right))
         ]
         return split, torch.cat([torch.stack(states, dim=-1)[..., None], spans], dim=-1)

@@ -13,6 +13,7 @@ from torch_ctree.models.decoders import Grammar
 from torch_ctree.models.encoders.spans import Spans
 from torch_ctree.trees import LatentGrammar
 
+from ...measure import all_states
 from .. import plain
 from ..build import (
     GRAMMAR,
@@ -99,6 +100,12 @@ def by_hand(model: Seq2Seq, source: list[int]) -> Plain:
     return Plain((0, len(source) - 1, 0), leaf, *sides, words)
 
 
+def sides(dist: LatentGrammar) -> tuple[Tensor, Tensor]:
+    """(B, Q, Q) each: a column for every state"""
+    left, right = (all_states(logits, dist.operators) for logits in (dist.left_logits, dist.right_logits))
+    return left, right
+
+
 def half(x: list[float], side: int) -> list[float]:
     return x[side * len(x) // 2 : (side + 1) * len(x) // 2]
 
@@ -128,7 +135,7 @@ def test_by_hand(operators, source):
     model = tiny(operators=operators)
     dist, expected = distribution(model, source), by_hand(model, source)
     listed = states(len(source), operators)
-    left, right = dist.left_logits.softmax(-1)[0], dist.right_logits.softmax(-1)[0]
+    left, right = (side.softmax(-1)[0] for side in sides(dist))
     assert listed[int(dist.root)] == expected.root
     for s, state in enumerate(listed):
         assert dist.leaf_logits.sigmoid()[0, s].item() == pytest.approx(expected.leaf[state], abs=1e-12)
@@ -158,9 +165,7 @@ def test_children_have_parts_of_the_phrase_or_later_operators(operators):
     """And all of these are possible."""
     dist = distribution(tiny(operators=operators), [3, 1, 2, 2])
     listed = states(4, operators)
-    for logits, (s, parent), (t, child) in itertools.product(
-        (dist.left_logits, dist.right_logits), enumerate(listed), enumerate(listed)
-    ):
+    for logits, (s, parent), (t, child) in itertools.product(sides(dist), enumerate(listed), enumerate(listed)):
         if dist.leaf_logits[0, s] < math.inf:
             assert (logits[0, s, t] > -math.inf) == can_follow(parent, child), (parent, child)
 
@@ -171,9 +176,10 @@ def test_derivations_end(operators):
     sources = some_pairs()[0]
     dist = distribution(tiny(operators=operators), *sources)
     listed = states(max(map(len, sources)), operators)
+    left, right = sides(dist)
     for b, source in enumerate(sources):
         follows = {
-            s: [t for t in range(len(listed)) if max(dist.left_logits[b, s, t], dist.right_logits[b, s, t]) > -math.inf]
+            s: [t for t in range(len(listed)) if max(left[b, s, t], right[b, s, t]) > -math.inf]
             if dist.leaf_logits[b, s] < math.inf
             else []
             for s in range(len(listed))

@@ -65,7 +65,7 @@ class Grammar(TreeDecoder):
         self.leaf = nn.Linear(2 * width, 1)
         self.query = nn.Linear(2 * width, 2 * width)  # for the left child and for the right one, as in what follows
         self.relation = nn.Linear(2 * width, 2 * RELATIONS)
-        self.next_operator = nn.Linear(2 * width, 2 * self.operators)
+        self.next_operator = nn.Linear(2 * width, 2 * self.operators)  # the first of each is never next
         self.edge = nn.Parameter(torch.randn(width))  # stands before the first word, and after the last
         self.key = nn.Linear(4 * width, 2 * width)
         self.lexicon = Lexicon(width, words, source_words)
@@ -85,7 +85,7 @@ class Grammar(TreeDecoder):
         leaf = self._leaf_logits(features, phrases)
         root = lengths * (lengths - 1) // 2 * self.operators
         depth = chosen_depth(depth, self.depth)
-        return LatentGrammar(leaf, left, right, tokens, root, depth=depth, validate_args=False)
+        return LatentGrammar(leaf, left, right, tokens, root, depth, self.operators, validate_args=False)
 
     def _features(self, internal: Tensor, phrases: Phrases) -> Tensor:
         """internal (B, S, S, H) → (B, P, O, 2H): what every state decides by; only for operator 0 the phrase itself"""
@@ -103,11 +103,13 @@ class Grammar(TreeDecoder):
         return self.leaf(features)[..., 0].masked_fill(nothing, math.inf).flatten(1)
 
     def _transitions(self, features: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
-        """(B, 2, P · O, P · O): log-probabilities of the states of both children"""
+        """(B, 2, P · O, P + O − 1): log-probabilities of the states of both children, as ``LatentGrammar`` has them"""
         where = self._where(features, phrases, encoding, lengths)  # (B, 2, P, O, P)
-        anew, stay = self._what(features)  # (O,), (B, 2, P, O, O)
-        what = torch.where(phrases.same[:, None, :, None], stay[..., None, :], anew)
-        return (where[..., None] + what).flatten(4).flatten(2, 3)
+        if self.operators == 1:
+            return where.flatten(2, 3)
+        parts = where.masked_fill(phrases.same[:, None], -math.inf)
+        stays = where.diagonal(dim1=2, dim2=4).transpose(2, 3)[..., None]  # (B, 2, P, O, 1)
+        return torch.cat([parts, stays + self._next_operator(features)], -1).flatten(2, 3)
 
     def _where(self, features: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
         """(B, 2, P, O, P): log-probabilities of the phrases of both children"""
@@ -125,14 +127,12 @@ class Grammar(TreeDecoder):
         can = part[:, :, None] & ~stuck  # (B, P, O, P)
         return scores.masked_fill(~can[:, None], -math.inf).log_softmax(-1)
 
-    def _what(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of both children's operators: on a part (O,), and on the same phrase (B, 2, P, O, O)"""
-        logits = self.next_operator(features).unflatten(-1, (2, -1)).permute(0, 3, 1, 2, 4)
-        later = torch.ones(2 * [self.operators], dtype=torch.bool, device=logits.device).triu(1)
-        later[-1, -1] = True  # never used: it has no other
-        anew = torch.zeros_like(logits[0, 0, 0, 0])
-        anew[1:] = -math.inf
-        return anew, logits.masked_fill(~later, -math.inf).log_softmax(-1)
+    def _next_operator(self, features: Tensor) -> Tensor:
+        """(B, 2, P, O, O − 1): log-probabilities of both children's operators on the same phrase, where it is not 0"""
+        logits = self.next_operator(features).unflatten(-1, (2, -1))[..., 1:].permute(0, 3, 1, 2, 4)
+        later = torch.ones(self.operators, self.operators - 1, dtype=torch.bool, device=logits.device).triu()
+        later[-1, -1] = True  # never used: the last operator has no other
+        return logits.masked_fill(~later, -math.inf).log_softmax(-1)
 
     def _keys(self, words: Tensor, phrases: Phrases, lengths: Tensor) -> Tensor:
         """(B, S, H) → (B, 2, P, H): of every phrase, its first and last word, and those before and after it
