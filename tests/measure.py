@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
@@ -34,16 +35,18 @@ def padded(trees: Iterable[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
     return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows]), torch.tensor([len(row) for row in rows])
 
 
-def all_states(logits: Tensor, operators: int) -> Tensor:
-    """The logits of a grammar's transitions (B, Q, P + O − 1), with a column for every state: (B, Q, Q)."""
+def all_states(logits: Tensor, operator_logits: Tensor) -> Tensor:
+    """A grammar's transitions (B, Q, P + O − 1), as log-probabilities with a column for every state: (B, Q, Q)."""
     B, Q, _ = logits.shape
-    places = Q // operators
+    _, places, operators = operator_logits.shape
+    move, choice = logits.log_softmax(-1), operator_logits.log_softmax(-1)
     whole = logits.new_full((B, Q, Q), -torch.inf)
-    for s in range(Q):
-        for place in range(places):
-            whole[:, s, place * operators] = logits[:, s, place]
-        for operator in range(1, operators):
-            whole[:, s, s // operators * operators + operator] = logits[:, s, places + operator - 1]
+    for s, t in itertools.product(range(Q), range(Q)):
+        place, operator = divmod(t, operators)
+        if place != s // operators or operators == 1:
+            whole[:, s, t] = move[:, s, place] + choice[:, place, operator]
+        elif operator > 0:
+            whole[:, s, t] = move[:, s, places + operator - 1]
     return whole
 
 

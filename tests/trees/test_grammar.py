@@ -594,64 +594,99 @@ def test_it_is_a_distribution():
 
 
 def with_operators(places, operators, dtype=double, batch=3, vocabulary=3, **kwargs):
-    """The same grammar twice: with columns for places and operators, and with columns for all states."""
+    """A grammar with operators; and for each operator of its root, the same with a column for every state."""
     Q, columns = places * operators, places + operators - 1
     leaf, tokens = torch.randn(batch, Q, dtype=dtype), torch.randn(batch, Q, vocabulary, dtype=dtype)
-    left, right = (torch.randn(batch, Q, columns, dtype=dtype).requires_grad_() for _ in range(2))
-    root = torch.randint(Q, (batch,))
-    short = LatentGrammar(leaf, left, right, tokens, root, operators=operators, **kwargs)
-    whole = LatentGrammar(leaf, *(all_states(x, operators) for x in (left, right)), tokens, root, **kwargs)
-    return short, whole
+    own = torch.arange(places).repeat_interleave(operators)[:, None] == torch.arange(columns)
+    left, right, choice = (torch.randn(batch, n, m, dtype=dtype) for n, m in 2 * [(Q, columns)] + [(places, operators)])
+    left, right = (x.masked_fill(own, -inf) if operators > 1 else x for x in (left, right))
+    for x in (left, right, choice):
+        x.requires_grad_()
+    root = torch.randint(places, (batch,))
+    short = LatentGrammar(leaf, left, right, tokens, root, choice, **kwargs)
+    sides = [all_states(x, choice) for x in (left, right)]
+    if places == 1:  # the last operator could not become anything
+        leaf[:, -1], short.leaf_logits = inf, leaf
+    wholes = [
+        LatentGrammar(leaf, *sides, tokens, root * operators + o, validate_args=False, **kwargs)
+        for o in range(operators)
+    ]
+    chosen = choice.log_softmax(-1)[torch.arange(batch), root].T  # (O, B)
+    return short, wholes, chosen
 
 
-SIZES = pytest.mark.parametrize(("places", "operators"), [(1, 1), (1, 3), (3, 1), (2, 2), (3, 4)])
+SIZES = pytest.mark.parametrize(("places", "operators"), [(3, 1), (2, 2), (3, 4)])
 
 
 @SIZES
 @pytest.mark.parametrize(("dtype", "tolerance"), [(double, 1e-10), (torch.float32, 1e-4)])
 def test_operators_change_the_form_and_not_the_sums(places, operators, dtype, tolerance):
-    short, whole = with_operators(places, operators, dtype)
+    short, wholes, chosen = with_operators(places, operators, dtype)
     tokens, lengths = torch.randint(3, (3, 6)), torch.tensor([6, 1, 4])
-    found, expected = (dist.log_prob(tokens, lengths) for dist in (short, whole))
-    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
-    wanted = [short.left_logits, short.right_logits]
-    gradients = (torch.autograd.grad(score.sum(), wanted) for score in (found, expected))
+    found = short.log_prob(tokens, lengths)
+    each = chosen + torch.stack([whole.log_prob(tokens, lengths) for whole in wholes])
+    torch.testing.assert_close(found, each.logsumexp(0), rtol=0, atol=tolerance)
+    wanted = [short.left_logits, short.right_logits, short.operator_logits]
+    gradients = (torch.autograd.grad(score.sum(), wanted) for score in (found, each.logsumexp(0)))
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=tolerance)
-    spans = [dist.posterior(tokens, lengths).span_marginals() for dist in (short, whole)]
-    torch.testing.assert_close(*spans, rtol=0, atol=tolerance)
+    spans = torch.stack([whole.posterior(tokens, lengths).span_marginals() for whole in wholes])
+    mean = (spans * each.detach().softmax(0)[..., None, None]).sum(0)
+    torch.testing.assert_close(short.posterior(tokens, lengths).span_marginals(), mean, rtol=0, atol=tolerance)
 
 
 @SIZES
-@pytest.mark.parametrize("depth", [0, 3])
+@pytest.mark.parametrize("depth", [0, 1, 3])
 def test_operators_change_the_form_and_not_the_search(places, operators, depth):
-    short, whole = with_operators(places, operators, depth=depth)
+    short, wholes, chosen = with_operators(places, operators, depth=depth)
     tokens, lengths = torch.randint(3, (3, 6)), torch.tensor([6, 1, 4])
-    searches = [
-        lambda dist: dist.argmax(),
-        lambda dist: dist.argmax(2),
-        lambda dist: dist.greedy(),
-        lambda dist: dist.posterior(tokens, lengths).argmax(),
-    ]
-    for search in searches:
-        found, expected = search(short), search(whole)
-        assert torch.equal(found.tokens, expected.tokens)
-        assert torch.equal(found.vertices, expected.vertices)
-        torch.testing.assert_close(found.log_prob, expected.log_prob)
+    for search in (lambda dist: dist.argmax(), lambda dist: dist.argmax(2)):
+        found, each = search(short), [search(whole) for whole in wholes]
+        scores, best = (chosen + torch.stack([one.log_prob for one in each])).max(0)
+        torch.testing.assert_close(found.log_prob, scores.detach())
+        assert [leaves(found.vertices)[b] for b in range(3)] == [
+            leaves(each[o].vertices)[b] for b, o in enumerate(best)
+        ]
+    found = short.posterior(tokens, lengths).argmax()
+    evidence = [whole.posterior(tokens, lengths).log_evidence() for whole in wholes]
+    each = [whole.posterior(tokens, lengths).argmax() for whole in wholes]
+    scores, best = (chosen + torch.stack([one.log_prob for one in each]) + torch.stack(evidence)).max(0)
+    torch.testing.assert_close(found.log_prob + short.log_prob(tokens, lengths), scores)
+    assert leaves(found.vertices) == [leaves(each[o].vertices)[b] for b, o in enumerate(best)]
+
+
+def test_greedy_with_operators():
+    """Place 0 may only become places 1 and 2; the operators decide which of two tokens each says."""
+    leaf = torch.tensor([[-1.0, -1.0, 1.0, 1.0, 1.0, 1.0]])
+    go = torch.full((1, 6, 4), -inf)
+    go[:, :2, 1:3], go[:, 2:, 0] = 0, 0
+    left, right = go.clone(), go.clone()
+    left[:, 1, 1], right[:, 1, 2], left[:, 0, 2] = 1, 1, 1
+    tokens = 3 * torch.eye(2).repeat(3, 1)[None]
+    for first, second, third in itertools.product(range(2), repeat=3):
+        choice = torch.nn.functional.one_hot(torch.tensor([[first, second, third]]), 2).float()
+        best = LatentGrammar(leaf, left, right, tokens, torch.tensor([0]), choice).greedy()
+        assert best.tokens.tolist() == [[second, third] if first else [third, second]]
+        likely, likeliest = math.log(1 / (1 + math.exp(-1))), math.log(1 / (1 + math.exp(-3)))
+        children = 2 * likely if first else likely + math.log(1 / 2)
+        # operators, to split and to be leaves, children, tokens
+        assert best.log_prob.item() == pytest.approx(3 * likely + 3 * likely + children + 2 * likeliest, abs=1e-5)
 
 
 def test_samples_with_operators():
-    short, whole = with_operators(2, 2, batch=1, vocabulary=2)
-    leaves_only = torch.arange(4) != 0  # one split at most, at the root
-    for dist in (short, whole):
-        dist.leaf_logits = dist.leaf_logits.masked_fill(leaves_only, inf)
-        dist.root = torch.tensor([0])
+    short, wholes, chosen = with_operators(2, 2, batch=1, vocabulary=2)
+    root = short.root.item()
+    can_split = torch.arange(4) // 2 == root  # and then goes on to the other place
+    for dist in (short, *wholes):
+        dist.leaf_logits = dist.leaf_logits.masked_fill(~can_split, inf)
+        home = [2] if dist is short else [2 * root, 2 * root + 1]
         dist.left_logits, dist.right_logits = (
-            x.index_fill(2, torch.tensor([0]), -inf) for x in (dist.left_logits, dist.right_logits)
+            x.index_fill(2, torch.tensor(home), -inf) for x in (dist.left_logits.detach(), dist.right_logits.detach())
         )
     expected = {}
-    for p, vertices, tokens in Naive(whole, 0).derivations(1):
-        expected[vertices, tokens] = expected.get((vertices, tokens), 0) + p
+    for whole, share in zip(wholes, chosen.exp()[:, 0].tolist(), strict=True):
+        for p, vertices, tokens in Naive(whole, 0).derivations(1):
+            expected[vertices, tokens] = expected.get((vertices, tokens), 0) + share * p
     assert sum(expected.values()) == pytest.approx(1)
     drawn = short.sample(10_000)
     sentences = (
@@ -661,12 +696,14 @@ def test_samples_with_operators():
 
 
 @pytest.mark.parametrize("operators", [1, 2])
-def test_best_child_in_pieces(monkeypatch, operators):
-    columns = 4 // operators + operators - 1
-    transitions, values = charts.Transitions(torch.randn(2, 4, columns), operators), torch.randn(2, 5, 4)
-    expected = charts.best_child(transitions, values)
+def test_best_children_in_pieces(monkeypatch, operators):
+    places = 4 // operators
+    choice = torch.randn(2, places, operators)
+    transitions = charts.Transitions(torch.randn(2, 4, places + operators - 1), choice)
+    values = torch.randn(2, 5, 4)
+    expected = charts.best_children(transitions, values)
     monkeypatch.setattr(charts, "LARGEST", 2 * 16 * 2)
-    assert torch.equal(charts.best_child(transitions, values), expected)
+    assert torch.equal(charts.best_children(transitions, values), expected)
 
 
 @pytest.mark.parametrize(
@@ -679,9 +716,12 @@ def test_best_child_in_pieces(monkeypatch, operators):
         ({"token_logits": torch.zeros(2, 4, 3)}, r"token_logits: got shape \(2, 4, 3\); expected \(2, 3, vocabulary\)"),
         ({"token_logits": torch.zeros(2, 3, 3, device="meta")}, r"token_logits: got a tensor on meta"),
         ({"root": torch.tensor([0])}, r"root: got shape \(1,\); expected \(2,\), one state a sentence"),
-        ({"root": torch.tensor([0, 3])}, r"root: got 3 at \[1\]; expected 0 to 2, a state"),
-        ({"operators": 2}, r"operators: got 2 for 3 states; expected a divisor of 3"),
-        ({"operators": 0}, r"operators: got 0; expected a whole number, 1 or more"),
+        ({"root": torch.tensor([0, 3])}, r"root: got 3 at \[1\]; expected 0 to 2, a place"),
+        (
+            {"operator_logits": torch.zeros(2, 2, 2)},
+            r"operator_logits: got shape \(2, 2, 2\); expected \(2, places, operators\), together 3 states",
+        ),
+        ({"operator_logits": torch.zeros(2, 1, 3)}, r"left_logits: got a finite logit for the own place of the state"),
         ({"depth": 63}, r"depth: got 63; expected a whole number, 0 to 62"),
         ({"leaf_logits": torch.full((2, 3), math.nan)}, r"leaf_logits: got nan at \[0, 0\]"),
         ({"left_logits": torch.full((2, 3, 3), -inf)}, r"left_logits: got no finite largest logit in row \[0, 0\]"),

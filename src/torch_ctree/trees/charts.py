@@ -45,70 +45,88 @@ class Chart(NamedTuple):
 class Transitions(NamedTuple):
     """From the states of vertices to those of their left children, or of their right ones.
 
-    A state is a place and one of O operators, Q = P · O. A child is at any place with operator 0, or at its parent's
-    with any other: those are the W = P + O − 1 columns. With one operator that is any state.
+    A state is a place and one of O operators, Q = P · O. A child goes to a place and there takes an operator by
+    ``choice``; or it stays at its parent's with an operator other than 0: those are the W = P + O − 1 columns.
     """
 
     values: Tensor  # (B, Q, W)
-    operators: int  # O
+    choice: Tensor  # (B, P, O)
 
     @property
     def places(self) -> int:
         """P"""
-        return self.values.shape[1] // self.operators
-
-    def children(self) -> Tensor:
-        """(Q, W): the states of the columns."""
-        state = torch.arange(self.values.shape[1], device=self.values.device)[:, None]
-        places = torch.arange(self.places, device=state.device).expand(len(state), -1)
-        own = state - state % self.operators + torch.arange(1, self.operators, device=state.device)
-        return torch.cat([places * self.operators, own], dim=-1)
-
-    def of(self, sentence: Tensor, state: Tensor, child: Tensor) -> Tensor:
-        """(F,) each, and the child can be one → (F,)."""
-        place, operator = child // self.operators, child % self.operators
-        column = torch.where(operator == 0, place, self.places - 1 + operator)
-        return self.values[sentence, state, column]
-
-    def best(self, sentence: Tensor, state: Tensor, values: Tensor) -> Tensor:
-        """Sentences and states (F,), in logarithms, with children's values (F, Q) → the best child's state, (F,)."""
-        children = self.children()[state]  # (F, W)
-        column = (self.values[sentence, state] + values.gather(1, children)).argmax(-1, keepdim=True)
-        return children.gather(1, column)[:, 0]
-
-    def up(self, beta: Tensor) -> Tensor:
-        """Of children's states, (B, n, Q), the mean as their parents' states see it: (B, n, Q)."""
-        by_place = beta.unflatten(-1, (-1, self.operators))
-        seen = by_place[..., 0] @ self._anywhere.mT
-        if self.operators > 1:
-            seen += torch.einsum("bnpk,bpok->bnpo", by_place[..., 1:], self._at_home).flatten(2)
-        return seen
-
-    def down(self, gradient: Tensor) -> Tensor:
-        """The derivative of ``up``: by what parents see, (B, n, Q), that by children's states, (B, n, Q)."""
-        anywhere = gradient @ self._anywhere
-        if self.operators == 1:
-            return anywhere
-        at_home = torch.einsum("bnpo,bpok->bnpk", gradient.unflatten(-1, (-1, self.operators)), self._at_home)
-        return torch.cat([anywhere[..., None], at_home], dim=-1).flatten(2)
-
-    def pairs(self, parents: Tensor, children: Tensor) -> Tensor:
-        """Σ_n parents[n, s] · children[n, t] for the columns t of every state s: (B, n, Q) each → (B, Q, W)."""
-        up, down = (x.unflatten(-1, (-1, self.operators)) for x in (parents, children))
-        anywhere = parents.mT @ down[..., 0]
-        if self.operators == 1:
-            return anywhere
-        return torch.cat([anywhere, torch.einsum("bnpo,bnpk->bpok", up, down[..., 1:]).flatten(1, 2)], dim=-1)
+        return self.choice.shape[1]
 
     @property
-    def _anywhere(self) -> Tensor:
+    def operators(self) -> int:
+        """O"""
+        return self.choice.shape[2]
+
+    def by_place(self, states: Tensor) -> Tensor:
+        """(…, Q) → (…, P, O)"""
+        return states.unflatten(-1, (self.places, self.operators))
+
+    # --- sums: the values are probabilities ---------------------------------------------------------------------------
+
+    def arrived(self, beta: Tensor) -> Tensor:
+        """Of states, (B, n, Q), the mean at each place, (B, n, P): the same for left and right."""
+        return beta if self.operators == 1 else (self.by_place(beta) * self.choice[:, None]).sum(-1)
+
+    def up(self, beta: Tensor, arrived: Tensor) -> Tensor:
+        """Of children's states, (B, n, Q), and of their places, the mean as their parents' states see it: (B, n, Q)."""
+        seen = arrived @ self._going.mT
+        if self.operators > 1:
+            seen += torch.einsum("bnpk,bpok->bnpo", self.by_place(beta)[..., 1:], self._staying).flatten(2)
+        return seen
+
+    def down(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Derivatives of ``up``: by places, (B, n, P), and by states other than of operator 0, (B, n, P, O − 1)."""
+        return gradient @ self._going, torch.einsum("bnpo,bpok->bnpk", self.by_place(gradient), self._staying)
+
+    def pairs(self, parents: Tensor, children: Tensor, arrived: Tensor) -> Tensor:
+        """Σ_n parents[n, s] · children[n, t] for the columns t of every state s: (B, n, Q) each → (B, Q, W)."""
+        going = parents.mT @ arrived
+        if self.operators == 1:
+            return going
+        staying = torch.einsum("bnpo,bnpk->bpok", self.by_place(parents), self.by_place(children)[..., 1:])
+        return torch.cat([going, staying.flatten(1, 2)], dim=-1)
+
+    @property
+    def _going(self) -> Tensor:
         """(B, Q, P)"""
         return self.values[..., : self.places]
 
     @property
-    def _at_home(self) -> Tensor:
+    def _staying(self) -> Tensor:
         """(B, P, O, O − 1)"""
-        return self.values[..., self.places :].unflatten(1, (-1, self.operators))
+        return self.values[..., self.places :].unflatten(1, (self.places, self.operators))
+
+    # --- maxima: the values are logarithms ----------------------------------------------------------------------------
+
+    def best_operator(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Of states, (B, n, Q), the best at each place, and its operator: (B, n, P) each."""
+        best, operator = (self.by_place(values) + self.choice[:, None]).max(-1)
+        return best, operator
+
+    def best_child(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """max over child states t of log p(t | s) + values[n, t], and that child: (B, n, Q) → (B, n, Q) each."""
+        arrived, operator = self.best_operator(values)
+        best, place = (self._going[:, None] + arrived[:, :, None]).max(-1)
+        child = place * self.operators + operator.gather(2, place)
+        if self.operators == 1:
+            return best, child
+        home = self.by_place(values)[:, :, :, None, 1:]  # (B, n, P, 1, O − 1)
+        stay, operator = (x.flatten(2) for x in (self._staying[:, None] + home).max(-1))
+        own = torch.arange(values.shape[-1], device=values.device) // self.operators * self.operators
+        return torch.maximum(best, stay), torch.where(stay > best, own + 1 + operator, child)
+
+    def of(self, sentence: Tensor, state: Tensor, child: Tensor) -> Tensor:
+        """log p(child | state): (F,) each → (F,)."""
+        place, operator = child // self.operators, child % self.operators
+        going = self.values[sentence, state, place] + self.choice[sentence, place, operator]
+        stays = (state // self.operators == place) & (operator > 0)
+        column = (self.places - 1 + operator).clamp_max(self.values.shape[-1] - 1)
+        return torch.where(stays, self.values[sentence, state, column], going)
 
 
 class Outside(NamedTuple):
@@ -116,6 +134,7 @@ class Outside(NamedTuple):
 
     leaves: Tensor  # (B, N, Q): of the logarithm of leaf(s) · emit(s, x_i)
     splits: Tensor  # (B, Q): of log split(s)
+    choice: Tensor  # (B, P, O): of the logarithm of the operators' probabilities
     left: Tensor  # (B, C − 1, Q): of L, cell by cell; the widest is nobody's child
     right: Tensor  # (B, C − 1, Q): of R
     spans: Tensor  # (B, N, N) [start, end − 1]: posterior probabilities
@@ -179,7 +198,8 @@ def inside(leaves: Tensor, log_split: Tensor, left: Transitions, right: Transiti
         chart.beta[:, _cells(N, width)], chart.scale[:, _cells(N, width)] = value, scale
         if width < N:
             as_left, as_right = _part(chart.left, chart.right, width)
-            as_left[:], as_right[:] = left.up(value), right.up(value)
+            arrived = left.arrived(value)
+            as_left[:], as_right[:] = left.up(value, arrived), right.up(value, arrived)
             for part in _part(chart.left_scale, chart.right_scale, width):
                 part[:] = scale
     return chart
@@ -199,25 +219,30 @@ def outside(
     The products of a width are made again here: kept, they would take N times the memory of the chart.
     """
     B, N = chart.left.shape[:2]
-    Q = log_split.shape[-1]
     split = log_split.exp()[:, None]
     of_left, of_right = torch.zeros_like(chart.left), torch.zeros_like(chart.right)
     lefts, rights = (torch.empty_like(chart.beta[:, :-1]) for _ in range(2))
-    splits, spans = torch.zeros_like(log_split), chart.beta.new_zeros(B, N, N)
-    at_root = _value_at_root(chart, root, lengths)
+    splits, choice, spans = torch.zeros_like(log_split), torch.zeros_like(left.choice), chart.beta.new_zeros(B, N, N)
+    at_root = _value_at_root(chart, left.choice, root, lengths)
     at_root = torch.where(at_root > 0, grad / at_root, 0)
-    seed = torch.where(torch.arange(Q, device=root.device) == root[:, None], at_root[:, None], 0)  # (B, Q)
-    posterior, largest = seed[:, None], torch.finfo(grad.dtype).max
+    seed = torch.where(torch.arange(left.places, device=root.device) == root[:, None], at_root[:, None], 0)  # (B, P)
+    posterior, largest = chart.beta[:, :0], torch.finfo(grad.dtype).max
     for width in reversed(range(1, N + 1)):
         cells = _cells(N, width)
         beta = chart.beta[:, cells]  # (B, spans, Q)
-        of_beta = torch.zeros_like(beta)
+        arrived = left.arrived(beta)  # (B, spans, P)
+        of_places, of_stays = torch.zeros_like(arrived), left.by_place(beta)[..., 1:] * 0
         if width < N:
             pairs = zip(_part(of_left, of_right, width), _part(chart.left, chart.right, width), strict=True)
             lefts[:, cells], rights[:, cells] = (_bounded(gradient, value, grad) for gradient, value in pairs)
-            of_beta = left.down(lefts[:, cells]) + right.down(rights[:, cells])
-        of_beta[:, 0] += torch.where(lengths[:, None] == width, seed, 0)
-        of_beta = _bounded(of_beta, beta, grad)
+            pairs = zip(left.down(lefts[:, cells]), right.down(rights[:, cells]), strict=True)
+            of_places, of_stays = (one + other for one, other in pairs)
+        of_places[:, 0] += torch.where(lengths[:, None] == width, seed, 0)
+        of_places = _bounded(of_places, arrived, grad)
+        of_going = of_places[..., None] * left.choice[:, None]  # (B, spans, P, O)
+        choice += (of_going * left.by_place(beta)).sum(1)
+        of_going[..., 1:] += of_stays
+        of_beta = _bounded(of_going.flatten(2), beta, grad)
         posterior = of_beta * beta
         spans.diagonal(width - 1, 1, 2).copy_(posterior.sum(-1))
         if width > 1:
@@ -233,13 +258,14 @@ def outside(
             )
             to_left.addcmul_(of_product, at_right)
             to_right.addcmul_(of_product, at_left)
-    return Outside(posterior, splits, lefts, rights, spans)
+    return Outside(posterior, splits, choice, lefts, rights, spans)
 
 
-def _value_at_root(chart: Chart, root: Tensor, lengths: Tensor) -> Tensor:
-    """(B,): the scaled probability that the root state yields the sentence."""
+def _value_at_root(chart: Chart, choice: Tensor, root: Tensor, lengths: Tensor) -> Tensor:
+    """(B,): the scaled probability that the root's place yields the sentence."""
     sentence = torch.arange(len(root), device=root.device)
-    return chart.beta[sentence, first_cell(chart.left.shape[1], lengths), root]
+    beta = chart.beta[sentence, first_cell(chart.left.shape[1], lengths)].unflatten(-1, choice.shape[1:])  # (B, P, O)
+    return (beta[sentence, root] * choice[sentence, root]).sum(-1)
 
 
 def _bounded(gradient: Tensor, value: Tensor, grad: Tensor) -> Tensor:
@@ -253,12 +279,16 @@ def _bounded(gradient: Tensor, value: Tensor, grad: Tensor) -> Tensor:
 
 def _of_logits(of_part: Tensor, beta: Tensor, transitions: Transitions, grad: Tensor) -> Tensor:
     """By the logits of transitions, (B, Q, W), from the derivatives of L or R and β, (B, C − 1, Q) each; grad (B,)."""
-    product = transitions.pairs(2**-24 * of_part, beta)  # so that the inverse of the least probability is finite
-    taken = transitions.values
+    small = 2**-24 * of_part  # so that the inverse of the least probability is finite
+    product, taken = transitions.pairs(small, beta, transitions.arrived(beta)), transitions.values
     counts = torch.where(taken > 0, product, 0).mul_(2**24 * taken)  # how often each is taken, expected
     most = grad.abs()[:, None, None] * beta.shape[1]
-    counts = counts.clamp(-most, most)
-    return counts - taken * counts.sum(-1, keepdim=True)
+    return _of_softmax(counts.clamp(-most, most), taken)
+
+
+def _of_softmax(of_logarithms: Tensor, probabilities: Tensor) -> Tensor:
+    """By logits, from the derivatives of the logarithms of probabilities: (…, n) each → (…, n)."""
+    return of_logarithms - probabilities * of_logarithms.sum(-1, keepdim=True)
 
 
 class _Inside(torch.autograd.Function):
@@ -274,33 +304,33 @@ class _Inside(torch.autograd.Function):
         log_split: Tensor,
         left_logits: Tensor,
         right_logits: Tensor,
-        operators: int,
+        operator_logits: Tensor,
         root: Tensor,
         lengths: Tensor,
     ) -> Tensor:
         with torch.autocast(leaves.device.type, enabled=False):
-            left, right = left_logits.softmax(-1), right_logits.softmax(-1)
-            chart = inside(leaves, log_split, Transitions(left, operators), Transitions(right, operators))
-            ctx.operators = operators
-            ctx.save_for_backward(log_split, left, right, root, lengths, *chart)
+            left, right, choice = (x.softmax(-1) for x in (left_logits, right_logits, operator_logits))
+            chart = inside(leaves, log_split, Transitions(left, choice), Transitions(right, choice))
+            ctx.save_for_backward(log_split, left, right, choice, root, lengths, *chart)
             scale = chart.scale.gather(1, first_cell(leaves.shape[1], lengths)[:, None])[:, 0]
-            mantissa, exponent = torch.frexp(_value_at_root(chart, root, lengths))
+            mantissa, exponent = torch.frexp(_value_at_root(chart, choice, root, lengths))
             return mantissa.log() + LN2 * (scale + exponent)  # the two large numbers are whole: no digits are lost
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # torch's own once_differentiable says nothing where only the logits want a graph
             raise RuntimeError("log_prob: got create_graph=True; expected a first derivative, the only one there is")
-        log_split, *sides, root, lengths = ctx.saved_tensors[:5]
-        chart = Chart(*ctx.saved_tensors[5:])
-        left, right = (Transitions(side, ctx.operators) for side in sides)
+        log_split, *sides, choice, root, lengths = ctx.saved_tensors[:6]
+        chart = Chart(*ctx.saved_tensors[6:])
+        left, right = (Transitions(side, choice) for side in sides)
         with torch.autocast(grad.device.type, enabled=False):
             result = outside(chart, log_split, left, right, root, lengths, grad)
             of_left, of_right = (
                 _of_logits(of_part, chart.beta[:, :-1], transitions, grad)
                 for of_part, transitions in ((result.left, left), (result.right, right))
             )
-        return result.leaves, result.splits, of_left, of_right, None, None, None
+            of_choice = _of_softmax(result.choice, choice)
+        return result.leaves, result.splits, of_left, of_right, of_choice, None, None
 
 
 @outside_graphs
@@ -309,20 +339,20 @@ def inside_log_prob(
 ) -> Tensor:
     """log p(x), (B,), differentiable once, by the first four arguments.
 
-    leaves (B, N, Q): log leaf(s) + log emit(s, x_i); log_split (B, Q); left, right: logits; root, lengths (B,)
+    leaves (B, N, Q): log leaf(s) + log emit(s, x_i); log_split (B, Q); left, right: logits; root: places (B,); lengths
+    (B,)
     """
-    found = _Inside.apply(leaves, log_split, left.values, right.values, left.operators, root, lengths)
+    found = _Inside.apply(leaves, log_split, left.values, right.values, left.choice, root, lengths)
     return cast(Tensor, found)
 
 
 # --- maxima -----------------------------------------------------------------------------------------------------------
 
 
-def best_child(transitions: Transitions, values: Tensor) -> Tensor:
-    """max over child states t of log p(t | s) + values[b, n, t]: logarithms, (B, n, Q) → (B, n, Q)."""
+def best_children(transitions: Transitions, values: Tensor) -> Tensor:
+    """Of states, (B, n, Q), the best child's value as each parent's state sees it, (B, n, Q); in small pieces."""
     step = max(1, LARGEST // max(1, transitions.values.numel()))
-    children = transitions.children()
-    rows = [(transitions.values[:, None] + some[..., children]).amax(-1) for some in values.split(step, dim=1)]
+    rows = [transitions.best_child(some)[0] for some in values.split(step, dim=1)]
     return torch.cat(rows, dim=1) if rows else values
 
 
@@ -342,5 +372,5 @@ def best_chart(
         values[:, _cells(N, width)] = value
         if width < N:
             as_left, as_right = _part(left, right, width)
-            as_left[:], as_right[:] = best_child(log_left, value), best_child(log_right, value)
+            as_left[:], as_right[:] = best_children(log_left, value), best_children(log_right, value)
     return values, left, right

@@ -20,7 +20,15 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn.functional import logsigmoid
 
-from torch_ctree.trees.charts import Transitions, best_chart, best_child, first_cell, inside, inside_log_prob, outside
+from torch_ctree.trees.charts import (
+    Transitions,
+    best_chart,
+    best_children,
+    first_cell,
+    inside,
+    inside_log_prob,
+    outside,
+)
 from torch_ctree.trees.checks import (
     check_count,
     check_device,
@@ -87,14 +95,16 @@ class LatentGrammar(Distribution):
 
     leaf_logits: (B, Q): the logit of the probability that a vertex in state s is a leaf. ±inf is allowed.
     left_logits, right_logits: (B, Q, Q): from a vertex's state to those of its children, normalised over the last
-        dimension here; −inf where a transition is impossible. With operators, (B, Q, W).
+        dimension here; −inf where a transition is impossible. With operators, (B, Q, P + O − 1).
     token_logits: (B, Q, K): of the token of a leaf, normalised over K here; −inf allowed.
-    root: (B,), integers: the state that each sentence's derivation starts in.
+    root: (B,), integers: the state that each sentence's derivation starts in; with operators, the place.
     depth: of the trees that ``argmax``, ``greedy`` and ``sample`` make, at most. ``log_prob`` and ``posterior`` know no
         bound.
-    operators: O. With more than one, a state is a place and an operator, number place · O + operator, and a child is at
-        any place with operator 0 or at its parent's with another: W = P + O − 1 columns for P places. Sums then cost
-        about a share 1/O of what they would.
+    operator_logits: (B, P, O), normalised over O here. With them a state is one of P places and one of O operators:
+        number place · O + operator. A child goes to another place, the first P columns of left_logits and right_logits,
+        where it takes an operator by these logits; or it stays at its parent's place with one of the operators 1 to
+        O − 1, the other columns. So does the root: it is at a place, and takes an operator. Sums then cost about a
+        share 1/O of what they would.
     validate_args: whether to check values, here and in every method; by default as ``torch.distributions`` is set. On a
         GPU a check waits for the device. Shapes, dtypes and devices are always checked.
 
@@ -124,10 +134,10 @@ class LatentGrammar(Distribution):
     """(B, Q, K)"""
     root: Tensor
     """(B,)"""
+    operator_logits: Tensor
+    """(B, P, O)"""
     depth: int
     """Of the trees that are searched and sampled, at most."""
-    operators: int
-    """Of a place, 1 or more."""
 
     def __init__(
         self,
@@ -136,21 +146,21 @@ class LatentGrammar(Distribution):
         right_logits: Tensor,
         token_logits: Tensor,
         root: Tensor,
+        operator_logits: Tensor | None = None,
         depth: int = 10,
-        operators: int = 1,
         validate_args: bool | None = None,
     ):
-        check_count("operators", operators)
-        _check_shapes(leaf_logits, left_logits, right_logits, token_logits, root, operators)
+        operator_logits = torch.zeros_like(leaf_logits)[..., None] if operator_logits is None else operator_logits
+        _check_shapes(leaf_logits, left_logits, right_logits, token_logits, root, operator_logits)
         if not isinstance(depth, int) or isinstance(depth, bool) or not 0 <= depth <= DEEPEST:
             raise ValueError(f"depth: got {depth!r}; expected a whole number, 0 to {DEEPEST}")
-        logits = (leaf_logits, left_logits, right_logits, token_logits)
-        self.leaf_logits, self.left_logits, self.right_logits, self.token_logits = logits
-        self.root, self.depth, self.operators = root.long(), depth, operators
+        logits = (leaf_logits, left_logits, right_logits, token_logits, operator_logits)
+        self.leaf_logits, self.left_logits, self.right_logits, self.token_logits, self.operator_logits = logits
+        self.root, self.depth = root.long(), depth
         self._dtype = torch.float64 if any(x.dtype == torch.float64 for x in logits) else torch.float32
         super().__init__(leaf_logits.shape[:1], validate_args=validate_args)
         if self._validate_args:
-            _check_values(leaf_logits, left_logits, right_logits, token_logits, root)
+            _check_values(leaf_logits, left_logits, right_logits, token_logits, root, operator_logits)
 
     def __repr__(self) -> str:
         """The sizes; the tensors themselves are long."""
@@ -163,6 +173,11 @@ class LatentGrammar(Distribution):
     def states(self) -> int:
         """Q"""
         return self.leaf_logits.shape[-1]
+
+    @property
+    def operators(self) -> int:
+        """O"""
+        return self.operator_logits.shape[-1]
 
     @property
     def vocabulary(self) -> int:
@@ -205,16 +220,22 @@ class LatentGrammar(Distribution):
         improbable, and this is often a better answer than ``argmax``. ``log_prob`` is that of the derivation.
         """
         with torch.no_grad():
-            column = torch.stack([self.left_logits.argmax(-1), self.right_logits.argmax(-1)], dim=-1)  # (B, Q, 2)
-            state = torch.arange(self.states, device=column.device)
-            children = self._children()[state[:, None], column]
-            split = self.leaf_logits < 0
+            columns = torch.stack([self.left_logits.argmax(-1), self.right_logits.argmax(-1)], dim=-1)  # (B, Q, 2)
+            split, operators, tokens = (
+                self.leaf_logits < 0,
+                self.operator_logits.argmax(-1),
+                self.token_logits.argmax(-1),
+            )
+
+            def take(sentence: Tensor, place: Tensor) -> Tensor:
+                return operators[sentence, place]
 
             def choose(rows: Tensor) -> tuple[Tensor, Tensor]:
                 at = rows[:, 0], rows[:, 2]
-                return split[at], children[at][split[at]][..., None]
+                sentence, state = (x[split[at], None] for x in at)
+                return split[at], self._children(sentence, state, columns[at][split[at]], take)[..., None]
 
-            return self._grown((), choose, lambda sentence, state: self.token_logits.argmax(-1)[sentence, state])
+            return self._grown((), take, choose, lambda sentence, state: tokens[sentence, state])
 
     def sample(
         self, sample_shape: torch.Size | tuple[int, ...] | int = (), generator: torch.Generator | None = None
@@ -227,19 +248,23 @@ class LatentGrammar(Distribution):
         """
         shape = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
         with torch.no_grad():
-            leaf, sides, children = self._wide(self.leaf_logits).sigmoid(), self._transitions(), self._children()
+            leaf, sides = self._wide(self.leaf_logits).sigmoid(), self._transitions()
+
+            def take(sentence: Tensor, place: Tensor) -> Tensor:
+                drawn = _draw(sides[0].choice[sentence, place].flatten(0, -2), generator)
+                return drawn.view_as(place)
 
             def choose(rows: Tensor) -> tuple[Tensor, Tensor]:
                 sentence, state = rows[:, 0] % len(self.root), rows[:, 2]
                 split = torch.bernoulli(leaf[sentence, state], generator=generator) == 0
-                at = sentence[split], state[split]
-                drawn = [children[at[1], _draw(side.values[at], generator)] for side in sides]
-                return split, torch.stack(drawn, dim=-1)[..., None]
+                sentence, state = sentence[split], state[split]
+                columns = torch.stack([_draw(side.values[sentence, state], generator) for side in sides], dim=-1)
+                return split, self._children(sentence[:, None], state[:, None], columns, take)[..., None]
 
             def emit(sentence: Tensor, state: Tensor) -> Tensor:
                 return _draw(self._wide(self.token_logits[sentence, state]).softmax(-1), generator)
 
-            return self._grown(shape, choose, emit)
+            return self._grown(shape, take, choose, emit)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -248,21 +273,25 @@ class LatentGrammar(Distribution):
 
     def _logits(self) -> tuple[Transitions, Transitions]:
         """Of left and right children's states."""
-        left, right = (Transitions(self._wide(x), self.operators) for x in (self.left_logits, self.right_logits))
-        return left, right
+        left, right, choice = (self._wide(x) for x in (self.left_logits, self.right_logits, self.operator_logits))
+        return Transitions(left, choice), Transitions(right, choice)
 
     def _transitions(self) -> tuple[Transitions, Transitions]:
         """Probabilities."""
-        left, right = (side._replace(values=side.values.softmax(-1)) for side in self._logits())
+        left, right = (Transitions(*(x.softmax(-1) for x in side)) for side in self._logits())
         return left, right
 
     def _log_transitions(self) -> tuple[Transitions, Transitions]:
-        left, right = (side._replace(values=side.values.log_softmax(-1)) for side in self._logits())
+        left, right = (Transitions(*(x.log_softmax(-1) for x in side)) for side in self._logits())
         return left, right
 
-    def _children(self) -> Tensor:
-        """(Q, W): the states that a state's children can have."""
-        return self._logits()[0].children()
+    def _children(self, sentence: Tensor, state: Tensor, column: Tensor, take: Callable[..., Tensor]) -> Tensor:
+        """Children's states from columns, (S, 2), of parents' sentences and states, (S, 1); take: see ``_grown``"""
+        places, operators = self.operator_logits.shape[1:]
+        goes = column < places
+        place = torch.where(goes, column, state // operators)
+        operator = torch.where(goes, take(sentence.expand_as(place), place), column - places + 1)
+        return place * operators + operator
 
     def _log_leaf_and_split(self) -> tuple[Tensor, Tensor]:
         """(B, Q) each."""
@@ -288,29 +317,35 @@ class LatentGrammar(Distribution):
         score, token = logits.max(-1)
         return score - logits.logsumexp(-1) + self._log_leaf_and_split()[0], token
 
-    def _roots(self, *columns: Tensor, possible: Tensor | None = None) -> Tensor:
-        """The first form of ``_grow``, for one derivation a sentence: (B, 3 + columns)."""
+    def _roots(self, state: Tensor, *columns: Tensor, possible: Tensor) -> Tensor:
+        """The first form of ``_grow``, for one derivation of each possible sentence: (B', 3 + columns)."""
         sentence = torch.arange(len(self.root), device=self.root.device)
-        form = torch.stack([sentence, torch.zeros_like(sentence), self.root, *columns], dim=-1)
-        return form if possible is None else form[possible]
+        return torch.stack([sentence, torch.zeros_like(sentence), state, *columns], dim=-1)[possible]
+
+    def _best_root(self, log_choice: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Of states' values (B, n, Q), the best at the root's place and its state: (B, n) each."""
+        at_root = self.root[:, None, None]
+        operators = torch.arange(self.operators, device=at_root.device)
+        here = values.gather(2, (at_root * self.operators + operators).expand(-1, values.shape[1], -1))
+        best, operator = (here + log_choice.gather(1, at_root.expand(-1, -1, self.operators))).max(-1)
+        return best, at_root[..., 0] * self.operators + operator
 
     def _best(self) -> Derivation:
         """By value iteration: the best of depth d + 1 from the best of depth d."""
-        sides, (_, log_split), states = self._log_transitions(), self._log_leaf_and_split(), self._children()
+        sides, (_, log_split) = self._log_transitions(), self._log_leaf_and_split()
         value, tokens = self._best_leaves()
-        state = torch.arange(self.states, device=tokens.device)
         needed = torch.zeros_like(tokens)  # the least depth at which a state reaches its value
         tables, pointers = [needed], []
         for d in range(1, self.depth + 1):
-            (lefts, left), (rights, right) = ((side.values + value[:, states]).max(-1) for side in sides)
-            split = log_split + lefts + rights
+            (lefts, left), (rights, right) = (side.best_child(value[:, None]) for side in sides)
+            split = log_split + lefts[:, 0] + rights[:, 0]
             if not bool((split > value).any()):
                 break
             needed = torch.where(split > value, d, needed)
             value = torch.maximum(split, value)
             tables.append(needed)
-            pointers.append(states[state[:, None], torch.stack([left, right], dim=-1)])
-        scores = value.gather(1, self.root[:, None])[:, 0]
+            pointers.append(torch.cat([left, right], dim=1).mT)
+        scores, roots = (x[:, 0] for x in self._best_root(sides[0].choice, value[:, None]))
         depths = torch.stack(tables)  # (D + 1, B, Q)
         children = torch.stack(pointers) if pointers else tokens.new_empty(0, *tokens.shape, 2)  # (D, B, Q, 2)
 
@@ -320,8 +355,8 @@ class LatentGrammar(Distribution):
             below = children[depth - 1, sentence, state]  # (S, 2)
             return split, torch.stack([below, depths[depth[:, None] - 1, sentence[:, None], below]], dim=-1)
 
-        depth = needed.gather(1, self.root[:, None])[:, 0]
-        form = _grow(self._roots(depth, possible=scores > -math.inf), self.depth, choose)
+        depth = needed.gather(1, roots[:, None])[:, 0]
+        form = _grow(self._roots(roots, depth, possible=scores > -math.inf), self.depth, choose)
         return self._with_best_tokens(form, tokens, scores)
 
     def _best_within(self, max_length: int) -> Derivation:
@@ -333,7 +368,7 @@ class LatentGrammar(Distribution):
         value[:, 0] = leaves
         values, lefts, rights = [value], [], []
         for _ in range(self.depth):
-            left, right = (best_child(side, value[:, :-1]) for side in (log_left, log_right))
+            left, right = (best_children(side, value[:, :-1]) for side in (log_left, log_right))
             longer = [log_split + (left[:, :n] + right[:, :n].flip(1)).amax(1) for n in range(1, max_length)]
             better = torch.stack([leaves, *longer], dim=1)
             if torch.equal(better, value):
@@ -342,10 +377,11 @@ class LatentGrammar(Distribution):
             values.append(value)
             lefts.append(left)
             rights.append(right)
-        at_root = value[torch.arange(B, device=self.root.device), :, self.root]  # (B, max_length)
+        at_root, states = self._best_root(log_left.choice, value)  # (B, max_length) each
         scores, size = at_root.max(-1)
         trace = _LengthTrace(log_left, log_right, values, lefts, rights)
-        roots = self._roots(size + 1, torch.full_like(size, len(values) - 1), possible=scores > -math.inf)
+        state, depth = states.gather(1, size[:, None])[:, 0], torch.full_like(size, len(values) - 1)
+        roots = self._roots(state, size + 1, depth, possible=scores > -math.inf)
         return self._with_best_tokens(_grow(roots, self.depth, trace), tokens, scores)
 
     def _with_best_tokens(self, form: Tensor, tokens: Tensor, scores: Tensor) -> Derivation:
@@ -356,10 +392,14 @@ class LatentGrammar(Distribution):
     def _grown(
         self,
         sample_shape: tuple[int, ...],
+        take: Callable[[Tensor, Tensor], Tensor],
         choose: Callable[[Tensor], tuple[Tensor, Tensor]],
         emit: Callable[[Tensor, Tensor], Tensor],
     ) -> Derivation:
-        """Derivations from the root down, and their log-probabilities on the way."""
+        """Derivations from the root down, and their log-probabilities on the way.
+
+        take: sentences and places → operators; emit: sentences and states → tokens; all of one shape
+        """
         B, samples = len(self.root), math.prod(sample_shape)
         (log_leaf, log_split), logits = self._log_leaf_and_split(), self._wide(self.token_logits)
         log_sides = self._log_transitions()
@@ -374,7 +414,10 @@ class LatentGrammar(Distribution):
 
         root = self.root.repeat(samples)
         sentence = torch.arange(samples * B, device=root.device)
-        form = _grow(torch.stack([sentence, torch.zeros_like(root), root], dim=-1), self.depth, choose_and_score)
+        operator = take(sentence % B, root)
+        scores += log_sides[0].choice[sentence % B, root, operator]
+        state = root * self.operators + operator
+        form = _grow(torch.stack([sentence, torch.zeros_like(root), state], dim=-1), self.depth, choose_and_score)
         at = form[:, 0] % B, form[:, 2]
         token = emit(*at)
         scores.index_add_(0, form[:, 0], log_leaf[at] + logits[(*at, token)] - logits.logsumexp(-1)[at])
@@ -426,10 +469,21 @@ class _LengthTrace(NamedTuple):
         of_left = scores.masked_fill(rest < 1, -math.inf).argmax(-1) + 1
         sizes = torch.stack([of_left, size - of_left], dim=-1)  # (S, 2)
         states = [
-            side.best(sentence, state, self.values[d][sentence, sizes[:, i] - 1])
+            _best_child(side, sentence, state, self.values[d][sentence, sizes[:, i] - 1])
             for i, side in enumerate((self.log_left, self.log_right))
         ]
         return split, torch.stack([torch.stack(states, dim=-1), sizes, below[:, None].expand(-1, 2)], dim=-1)
+
+
+def _best_child(side: Transitions, sentence: Tensor, state: Tensor, values: Tensor) -> Tensor:
+    """Of sentences and states (F,), with children's values (F, Q), the best child: (F,)."""
+    places, operators = side.places, side.operators
+    rows = side.values[sentence, state]  # (F, W)
+    arrived, operator = (side.by_place(values) + side.choice[sentence]).max(-1)  # (F, P)
+    own = (state // operators * operators)[:, None] + torch.arange(1, operators, device=state.device)
+    children = torch.cat([torch.arange(places, device=state.device) * operators + operator, own], dim=-1)  # (F, W)
+    column = (rows + torch.cat([arrived, values.gather(1, own)], dim=-1)).argmax(-1, keepdim=True)
+    return children.gather(1, column)[:, 0]
 
 
 def _draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -439,14 +493,18 @@ def _draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
 
 
-def _check_shapes(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root: Tensor, operators: int) -> None:
+def _check_shapes(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root: Tensor, choice: Tensor) -> None:
     check_floats("leaf_logits", leaf)
     if leaf.dim() != 2 or leaf.shape[1] == 0:
         raise ValueError(f"leaf_logits: got shape {tuple(leaf.shape)}; expected (sentences, states)")
     B, Q = leaf.shape
-    if Q % operators:
-        raise ValueError(f"operators: got {operators} for {Q} states; expected a divisor of {Q}")
-    columns = Q // operators + operators - 1
+    check_floats("operator_logits", choice)
+    check_device("operator_logits", choice, leaf.device)
+    if choice.dim() != 3 or choice.shape[0] != B or choice.shape[1] * choice.shape[2] != Q:
+        raise ValueError(
+            f"operator_logits: got shape {tuple(choice.shape)}; expected ({B}, places, operators), together {Q} states"
+        )
+    columns = choice.shape[1] + choice.shape[2] - 1
     for name, value in (("left_logits", left), ("right_logits", right), ("token_logits", token)):
         check_floats(name, value)
         check_device(name, value, leaf.device)
@@ -460,18 +518,28 @@ def _check_shapes(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root
         raise ValueError(f"root: got shape {tuple(root.shape)}; expected {(B,)}, one state a sentence")
 
 
-def _check_values(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root: Tensor) -> None:
+def _check_values(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root: Tensor, choice: Tensor) -> None:
     check_no_nan("leaf_logits", leaf)
-    for name, value in (("left_logits", left), ("right_logits", right), ("token_logits", token)):
+    named = (("left_logits", left), ("right_logits", right), ("token_logits", token), ("operator_logits", choice))
+    for name, value in named:
         check_no_nan(name, value)
         bad = ~value.amax(-1).isfinite()
         if bool(bad.any()):
             raise ValueError(f"{name}: got no finite largest logit in row {bad.nonzero()[0].tolist()}; expected one")
-    Q = leaf.shape[1]
-    bad = (root < 0) | (root >= Q)
+    places, operators = choice.shape[1:]
+    if operators > 1:
+        own = torch.arange(places, device=leaf.device).repeat_interleave(operators)[:, None]
+        for name, value in named[:2]:
+            bad = value.gather(2, own.expand(len(value), -1, -1))[..., 0] > -math.inf
+            if bool(bad.any()):
+                row = bad.nonzero()[0].tolist()
+                raise ValueError(
+                    f"{name}: got a finite logit for the own place of the state in row {row}; expected -inf"
+                )
+    bad = (root < 0) | (root >= places)
     if bool(bad.any()):
         where, state = first(root, bad)
-        raise ValueError(f"root: got {state} at {where}; expected 0 to {Q - 1}, a state")
+        raise ValueError(f"root: got {state} at {where}; expected 0 to {places - 1}, a place")
 
 
 # --- the posterior ----------------------------------------------------------------------------------------------------
@@ -521,8 +589,9 @@ class GrammarPosterior:
             (log_left, log_right), (_, log_split) = grammar._log_transitions(), grammar._log_leaf_and_split()
             chart = best_chart(self._leaves(), log_split, log_left, log_right)
             sentence = torch.arange(len(self.lengths), device=self.lengths.device)
-            best = chart[0][sentence, first_cell(N, self.lengths), grammar.root]
-            roots = grammar._roots(torch.zeros_like(self.lengths), self.lengths, possible=best > -math.inf)
+            whole = chart[0][sentence, first_cell(N, self.lengths)]
+            best, state = (x[:, 0] for x in grammar._best_root(log_left.choice, whole[:, None]))
+            roots = grammar._roots(state, torch.zeros_like(self.lengths), self.lengths, possible=best > -math.inf)
             form = _grow(roots, min(N - 1, DEEPEST), _SpanTrace(log_left, log_right, *chart))
             if N - 1 > DEEPEST and bool((form[:, 4] - form[:, 3] > 1).any()):
                 raise ValueError(f"tokens: got a best tree deeper than {DEEPEST}; expected one whose heap numbers fit")
@@ -556,7 +625,7 @@ class _SpanTrace(NamedTuple):
         spans = torch.stack([torch.stack([start, middle], -1), torch.stack([middle, end], -1)], dim=1)  # (S, 2, 2)
         cells = first_cell(N, spans[..., 1] - spans[..., 0]) + spans[..., 0]  # (S, 2)
         states = [
-            side.best(sentence, state, self.values[sentence, cells[:, i]])
+            _best_child(side, sentence, state, self.values[sentence, cells[:, i]])
             for i, side in enumerate((self.log_left, self.log_right))
         ]
         return split, torch.cat([torch.stack(states, dim=-1)[..., None], spans], dim=-1)

@@ -42,13 +42,13 @@ class Phrases(NamedTuple):
 
 
 class Grammar(TreeDecoder):
-    """p(target | source) as a ``LatentGrammar`` with a state for each pair of a phrase of the source and an operator.
+    """p(target | source) as a ``LatentGrammar``: its places are the phrases of the source.
 
     A vertex has a phrase and one of a few operators, and nothing else: all below it depends on those two alone. The
-    root has the whole source and operator 0. A child has a part of its parent's phrase and operator 0, as if that part
-    were the whole source: what is made of a phrase is the same wherever it stands. Or it has the same phrase again and
-    a later operator, so that every derivation ends. Only operator 0 reads its phrase. The others act blindly, such as
-    "once this part, and then that part", and so do the same to a phrase that is new to them.
+    root has the whole source. A child has a part of its parent's phrase, and an operator that is chosen by reading that
+    part, as if it were the whole source: what is made of a phrase is the same wherever it stands. Or it has the same
+    phrase again and a later operator, so that every derivation ends. What an operator then does is always the same,
+    such as "once the part before *twice*, and then again": so it does the same to a phrase that is new to it.
 
     Children are found by the words at and around both ends of a phrase, and by how it lies in its parent's. A leaf says
     a word of its phrase, by a lexicon.
@@ -60,8 +60,8 @@ class Grammar(TreeDecoder):
         super().__init__()
         width, self.operators = config.width, config.operators
         self.depth, self.blindness = config.depth, config.attention_dropout
-        self.operator = nn.Parameter(torch.randn(self.operators, width) / 2)
-        self.hidden = nn.Linear(2 * width, 2 * width)
+        self.choose = nn.Linear(width, self.operators)
+        self.operator = nn.Parameter(torch.randn(self.operators, 2 * width))
         self.leaf = nn.Linear(2 * width, 1)
         self.query = nn.Linear(2 * width, 2 * width)  # for the left child and for the right one, as in what follows
         self.relation = nn.Linear(2 * width, 2 * RELATIONS)
@@ -77,59 +77,56 @@ class Grammar(TreeDecoder):
             raise ModelError("encoder: got one without phrases; expected 'spans' with the decoder 'grammar'")
         phrases = Phrases.of(encoding.mask.shape[1], encoding.mask.device)
         lengths = encoding.mask.sum(1)
-        covered = _covered(phrases, encoding.mask)
-        features = self._features(encoding.internal, phrases)
-        left, right = self._transitions(features, phrases, encoding, lengths).unbind(1)
-        says = self.lexicon(encoding.tokens, covered)  # (B, P, K)
+        operators = self.dropout(self.operator.expand(len(lengths), -1, -1))  # (B, O, 2H)
+        left, right = self._transitions(operators, phrases, encoding, lengths).unbind(1)
+        says = self.lexicon(encoding.tokens, _covered(phrases, encoding.mask))  # (B, P, K)
         tokens = says[:, :, None].expand(-1, -1, self.operators, -1).flatten(1, 2)
-        leaf = self._leaf_logits(features, phrases)
-        root = lengths * (lengths - 1) // 2 * self.operators
+        leaf = self._leaf_logits(operators, phrases)
+        choice = self._choice_logits(encoding.internal, phrases)
+        root = lengths * (lengths - 1) // 2
         depth = chosen_depth(depth, self.depth)
-        return LatentGrammar(leaf, left, right, tokens, root, depth, self.operators, validate_args=False)
+        return LatentGrammar(leaf, left, right, tokens, root, choice, depth, validate_args=False)
 
-    def _features(self, internal: Tensor, phrases: Phrases) -> Tensor:
-        """internal (B, S, S, H) → (B, P, O, 2H): what every state decides by; only for operator 0 the phrase itself"""
+    def _choice_logits(self, internal: Tensor, phrases: Phrases) -> Tensor:
+        """internal (B, S, S, H) → (B, P, O): of a phrase, which operator"""
         place = phrases.last * internal.shape[1] + phrases.first
-        read = internal.flatten(1, 2).index_select(1, place)[:, :, None]  # (B, P, 1, H)
-        unread = torch.zeros_like(read).expand(-1, -1, self.operators - 1, -1)
-        state = torch.cat([read, unread], 2)
-        both = torch.cat([state, self.operator.expand_as(state)], -1)
-        return self.dropout(torch.relu(self.hidden(self.dropout(both))))
+        phrase = internal.flatten(1, 2).index_select(1, place)  # (B, P, H)
+        return self.choose(phrase)
 
-    def _leaf_logits(self, features: Tensor, phrases: Phrases) -> Tensor:
-        """(B, P · O). One word with the last operator has nothing to become."""
-        last = torch.arange(self.operators, device=features.device) == self.operators - 1
+    def _leaf_logits(self, operators: Tensor, phrases: Phrases) -> Tensor:
+        """(B, O, 2H) → (B, P · O). One word with the last operator has nothing to become."""
+        last = torch.arange(self.operators, device=operators.device) == self.operators - 1
         nothing = (phrases.first == phrases.last)[:, None] & last
-        return self.leaf(features)[..., 0].masked_fill(nothing, math.inf).flatten(1)
+        return self.leaf(operators)[:, None, :, 0].masked_fill(nothing, math.inf).flatten(1)
 
-    def _transitions(self, features: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
+    def _transitions(self, operators: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
         """(B, 2, P · O, P + O − 1): log-probabilities of the states of both children, as ``LatentGrammar`` has them"""
-        where = self._where(features, phrases, encoding, lengths)  # (B, 2, P, O, P)
+        where = self._where(operators, phrases, encoding, lengths)  # (B, 2, P, O, P)
         if self.operators == 1:
             return where.flatten(2, 3)
         parts = where.masked_fill(phrases.same[:, None], -math.inf)
         stays = where.diagonal(dim1=2, dim2=4).transpose(2, 3)[..., None]  # (B, 2, P, O, 1)
-        return torch.cat([parts, stays + self._next_operator(features)], -1).flatten(2, 3)
+        return torch.cat([parts, stays + self._next_operator(operators)[:, :, None]], -1).flatten(2, 3)
 
-    def _where(self, features: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
+    def _where(self, operators: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
         """(B, 2, P, O, P): log-probabilities of the phrases of both children"""
         key = self._keys(encoding.embeddings, phrases, lengths)  # (B, 2, P, H)
-        query = self.query(features).unflatten(-1, (2, -1)).permute(0, 3, 1, 2, 4)  # (B, 2, P, O, H)
-        relation = self.relation(features).unflatten(-1, (2, -1))  # (B, P, O, 2, R)
-        scores = (query.flatten(2, 3) @ key.mT / math.sqrt(key.shape[-1])).view(*query.shape[:-1], -1)
-        relations = phrases.relations.to(relation.dtype)
-        scores = scores + torch.einsum("bpocr,rpq->bcpoq", relation, relations)
+        query, relation = (
+            layer(operators).unflatten(-1, (2, -1)).transpose(1, 2) for layer in (self.query, self.relation)
+        )  # (B, 2, O, H), (B, 2, O, R)
+        found = query @ key.mT / math.sqrt(key.shape[-1])  # (B, 2, O, P)
+        lies = torch.einsum("bcor,rpq->bcpoq", relation, phrases.relations.to(relation.dtype))
         real = phrases.last < lengths[:, None]  # (B, P)
         part = phrases.inside & real[:, None] | phrases.same  # (B, P, P); what is no phrase becomes itself
         last = torch.arange(self.operators, device=lengths.device) == self.operators - 1
         several = real & (phrases.first < phrases.last)
         stuck = (phrases.same & several[:, :, None])[:, :, None] & last[:, None]  # no later operator to stay with
         can = part[:, :, None] & ~stuck  # (B, P, O, P)
-        return scores.masked_fill(~can[:, None], -math.inf).log_softmax(-1)
+        return (found[:, :, None] + lies).masked_fill(~can[:, None], -math.inf).log_softmax(-1)
 
-    def _next_operator(self, features: Tensor) -> Tensor:
-        """(B, 2, P, O, O − 1): log-probabilities of both children's operators on the same phrase, where it is not 0"""
-        logits = self.next_operator(features).unflatten(-1, (2, -1))[..., 1:].permute(0, 3, 1, 2, 4)
+    def _next_operator(self, operators: Tensor) -> Tensor:
+        """(B, 2, O, O − 1): log-probabilities of both children's operators where they have the same phrase"""
+        logits = self.next_operator(operators).unflatten(-1, (2, -1))[..., 1:].transpose(1, 2)
         later = torch.ones(self.operators, self.operators - 1, dtype=torch.bool, device=logits.device).triu()
         later[-1, -1] = True  # never used: the last operator has no other
         return logits.masked_fill(~later, -math.inf).log_softmax(-1)
