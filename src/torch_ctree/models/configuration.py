@@ -36,7 +36,8 @@ class ModelConfig:
     beam: how many beginnings the search of a sequential decoder keeps; a tree is searched exactly
     dropout: everywhere but in attention
     attention_dropout: of the queries and keys of attention; of what a grammar finds phrases by
-    operators: of a grammar: the first reads a phrase, the others do not
+    operators: of a grammar
+    window: words on each side of where a phrase begins and of where it ends, by which a grammar finds it
     word_noise: the share of source words that ``spans`` cannot read in training
     context: what a vertex or word sees of the source besides its state: attention over all its ``nodes``, or, without
         attention, its ``root``
@@ -55,7 +56,8 @@ class ModelConfig:
     beam: int = 1
     dropout: float = 0.1
     attention_dropout: float = 0.6
-    operators: int = 6
+    operators: int = 16
+    window: int = 1
     word_noise: float = 0.0
     context: Context = "nodes"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -68,7 +70,7 @@ class ModelConfig:
         for name, choices in (("output", OutputLayer), ("contextualiser", Contextualiser), ("context", Context)):
             if getattr(self, name) not in get_args(choices):
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected {' or '.join(get_args(choices))}")
-        for name in ("width", "slots", "layers", "decoder_layers", "beam", "operators"):
+        for name in ("width", "slots", "layers", "decoder_layers", "beam", "operators", "window"):
             if not _is_whole(getattr(self, name)) or getattr(self, name) < 1:
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected a whole number, 1 or more")
         if self.width % 2:

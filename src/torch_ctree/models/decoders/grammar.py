@@ -50,15 +50,15 @@ class Grammar(TreeDecoder):
     phrase again and a later operator, so that every derivation ends. What an operator then does is always the same,
     such as "once the part before *twice*, and then again": so it does the same to a phrase that is new to it.
 
-    Children are found by the words at and around both ends of a phrase, and by how it lies in its parent's. A leaf says
-    a word of its phrase, by a lexicon.
+    Children are found by ``config.window`` words on each side of where a phrase begins and of where it ends, and by how
+    it lies in its parent's. A leaf says a word of its phrase, by a lexicon.
     """
 
     needs_phrases = True
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()
-        width, self.operators = config.width, config.operators
+        width, self.operators, self.window = config.width, config.operators, config.window
         self.depth, self.blindness = config.depth, config.attention_dropout
         self.choose = nn.Linear(width, self.operators)
         self.operator = nn.Parameter(torch.randn(self.operators, 2 * width))
@@ -67,7 +67,7 @@ class Grammar(TreeDecoder):
         self.relation = nn.Linear(2 * width, 2 * RELATIONS)
         self.next_operator = nn.Linear(2 * width, 2 * self.operators)  # the first of each is never next
         self.edge = nn.Parameter(torch.randn(width))  # stands before the first word, and after the last
-        self.key = nn.Linear(4 * width, 2 * width)
+        self.begin, self.end = (nn.Linear(2 * self.window * width, 2 * width, bias=False) for _ in range(2))
         self.lexicon = Lexicon(width, words, source_words)
         self.dropout = Dropout(config.dropout)
 
@@ -132,20 +132,24 @@ class Grammar(TreeDecoder):
         return logits.masked_fill(~later, -math.inf).log_softmax(-1)
 
     def _keys(self, words: Tensor, phrases: Phrases, lengths: Tensor) -> Tensor:
-        """(B, S, H) → (B, 2, P, H): of every phrase, its first and last word, and those before and after it
+        """(B, S, H) → (B, 2, P, H): of every phrase, by the words on both sides of where it begins and where it ends
 
-        In training each of the four is hidden now and then, in all phrases of a source, so that none is all there is.
+        In training each of those is hidden now and then, in all phrases of a source, so that none is all there is.
         """
-        edge = self.edge.expand(len(words), 1, -1)
-        ends = torch.arange(words.shape[1], device=words.device) >= lengths[:, None] - 1
-        after = torch.where(ends[..., None], edge, torch.cat([words[:, 1:], edge], 1))
-        before = torch.cat([edge, words[:, :-1]], 1)
-        parts = ((before, phrases.first), (after, phrases.last), (words, phrases.first), (words, phrases.last))
-        seen = [x.index_select(1, place) for x, place in parts]
+        past = torch.arange(words.shape[1], device=words.device) >= lengths[:, None]
+        edge = self.edge.expand(len(words), self.window, -1)
+        padded = torch.cat([edge, torch.where(past[..., None], self.edge, words), edge], 1)
+        gaps = padded.unfold(1, 2 * self.window, 1).transpose(2, 3)  # (B, S + 1, 2k, H): gap n is before word n
+        begin, end = (layer(self._shown(gaps).flatten(2)) for layer in (self.begin, self.end))  # (B, S + 1, 2H)
+        key = begin.index_select(1, phrases.first) + end.index_select(1, phrases.last + 1)
+        return key.unflatten(-1, (2, -1)).transpose(1, 2)
+
+    def _shown(self, gaps: Tensor) -> Tensor:
+        """(B, S + 1, 2k, H), in training some of the 2k hidden."""
         if self.training and self.blindness:
-            shown = torch.rand(4, len(words), 1, 1, device=words.device) >= self.blindness
-            seen = [x * one for x, one in zip(seen, shown, strict=True)]
-        return self.key(self.dropout(torch.cat(seen, -1))).unflatten(-1, (2, -1)).transpose(1, 2)
+            shown = torch.rand(len(gaps), 1, gaps.shape[2], 1, device=gaps.device) >= self.blindness
+            gaps = gaps * shown
+        return self.dropout(gaps)
 
     def best(self, distribution: LatentGrammar) -> Derivation:
         """What every vertex would most probably do."""
