@@ -511,7 +511,7 @@ def test_what_a_grammar_does_not_parse(refused, grammar):
     assert refused("parse", grammar, *PAIR, "--topk", "2") == (
         "ctree: topk: got 2; expected 1: with the decoder 'grammar' only the best tree is found\n"
     )
-    said = refused("parse", grammar, "--source", "jump", "--target", "LOOK " * 9)  # three operators: four words at most
+    said = refused("parse", grammar, "--source", "jump", "--target", "LOOK " * 9)  # kept twice at most: four words
     assert said.endswith("no tree over the phrases of this source can have it\n")
     assert "--depth" not in said
 

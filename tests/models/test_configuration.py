@@ -8,7 +8,7 @@ from torch_ctree.models import ModelConfig, ModelError, Seq2Seq
 
 from .build import words
 
-WHOLE = ("width", "slots", "layers", "decoder_layers", "beam", "operators")
+WHOLE = ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window")
 NOT_WHOLE = (0, -2, 2.0, "4", None, True)
 SHARES = ("dropout", "attention_dropout", "word_noise")
 NO_SHARES = (-0.1, 1, 1.0, "0.1", None, False, float("nan"))
@@ -40,7 +40,7 @@ def test_bad_values_are_told_in_one_line(name, value, expected):
         ModelConfig(),
         ModelConfig(depth=0, dropout=0, attention_dropout=0.0),
         ModelConfig(
-            *("birnn", "lstm", "mlp", "none", 16, 3, 2, 1, 2, 8, 0.5, 0, 4, 0.3),
+            *("birnn", "lstm", "mlp", "none", 16, 3, 2, 1, 2, 8, 0.5, 0, 4, 3, 5, 0.3),
             context="root",
             options={"heads": 2, "deep": {"er": [1, 2]}},
         ),

@@ -77,7 +77,8 @@ def test_attention_and_production():
 
 @pytest.mark.parametrize("settings", EVERYTHING.values(), ids=EVERYTHING)
 def test_one_word_each_way(settings):
-    model, batch = tiny_model(**settings, source_words=1, target_words=1, depth=0), make_batch([[0]], [[0]])
+    sizes = {"source_words": 1, "target_words": 1, "depth": 0, "operators": 1}
+    model, batch = tiny_model(**settings, **sizes), make_batch([[0]], [[0]])
     shapes.losses(model, batch, batch.source)
     tokens, lengths, log_prob, _ = shapes.decode(model, batch, batch.source)
     assert (tokens.tolist(), lengths.tolist()) == ([[0]], [1])

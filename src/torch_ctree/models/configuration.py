@@ -37,8 +37,9 @@ class ModelConfig:
     dropout: everywhere but in attention
     attention_dropout: of the queries and keys of attention; of what a grammar finds phrases by
     operators: of a grammar
+    stays: of a grammar: how often in a row a child may have the phrase of its parent
     window: words on each side of where a phrase begins and of where it ends, by which a grammar finds it
-    word_noise: the share of source words that ``spans`` cannot read in training
+    word_noise: the share of source words that ``spans`` does not hear in training
     context: what a vertex or word sees of the source besides its state: attention over all its ``nodes``, or, without
         attention, its ``root``
     options: settings of encoders and decoders of your own
@@ -56,7 +57,8 @@ class ModelConfig:
     beam: int = 1
     dropout: float = 0.1
     attention_dropout: float = 0.6
-    operators: int = 16
+    operators: int = 12
+    stays: int = 2
     window: int = 1
     word_noise: float = 0.0
     context: Context = "nodes"
@@ -70,7 +72,7 @@ class ModelConfig:
         for name, choices in (("output", OutputLayer), ("contextualiser", Contextualiser), ("context", Context)):
             if getattr(self, name) not in get_args(choices):
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected {' or '.join(get_args(choices))}")
-        for name in ("width", "slots", "layers", "decoder_layers", "beam", "operators", "window"):
+        for name in ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window"):
             if not _is_whole(getattr(self, name)) or getattr(self, name) < 1:
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected a whole number, 1 or more")
         if self.width % 2:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_ctree.models import Encoding, Seq2Seq
+from torch_ctree.models import Encoding, ModelConfig, Seq2Seq
 from torch_ctree.models.encoders.spans import Spans
 
 from .. import plain
@@ -23,19 +23,14 @@ def tiny_encoder(**settings) -> Spans:
     return encoder_of(tiny_model(encoder="spans", **settings))
 
 
-def read(gru: torch.nn.GRU, words: list[plain.Vector]) -> plain.Vector:
-    """The state after the last word."""
-    state = [0.0] * gru.hidden_size
-    for word in words:
-        state = plain.gru(gru, word, state, 0)
-    return state
-
-
-def phrase_by_hand(encoder: Spans, tokens: list[int]) -> Tensor:
-    table = plain.numbers(encoder.embedding.weight)
-    words = [table[token] for token in tokens]
-    both = read(encoder.forwards, words) + read(encoder.backwards, words[::-1])
-    return torch.tensor(plain.projected(encoder.phrase, both), dtype=double)
+def phrase_by_hand(encoder: Spans, words: list[plain.Vector]) -> Tensor:
+    """What all its words add, and its ends once more; one word by itself is something else."""
+    if len(words) == 1:
+        total = plain.add(plain.numbers(encoder.alone), plain.linear(encoder.single, words[0]))
+    else:
+        ends = plain.linear(encoder.first, words[0]), plain.linear(encoder.last, words[-1])
+        total = plain.add(*(plain.linear(encoder.word, word) for word in words), *ends)
+    return torch.tensor(total, dtype=double)
 
 
 def all_phrases(sentence):
@@ -44,10 +39,10 @@ def all_phrases(sentence):
 
 def test_each_phrase_is_read_by_itself():
     encoder = tiny_encoder()
-    encoding = encoder(*padded(SENTENCES))
+    encoding, table = encoder(*padded(SENTENCES)), plain.numbers(encoder.embedding.weight)
     for b, sentence in enumerate(SENTENCES):
         for i, j in all_phrases(sentence):
-            expected = phrase_by_hand(encoder, sentence[i : j + 1])
+            expected = phrase_by_hand(encoder, [table[token] for token in sentence[i : j + 1]])
             torch.testing.assert_close(encoding.internal[b, j, i], expected, rtol=0, atol=1e-9)
 
 
@@ -111,23 +106,23 @@ def test_padding_and_batching_change_nothing():
 # --- unreadable words -------------------------------------------------------------------------------------------------
 
 
-def unreadable(encoder: Spans, tokens: Tensor) -> Tensor:
-    """(B, S): whether a word is not its own vector."""
-    lengths = torch.full(tokens.shape[:1], tokens.shape[1])
-    return (encoder(tokens, lengths).embeddings != encoder.embedding(tokens)).any(-1)
+def hidden(encoder: Spans, encoding: Encoding) -> Tensor:
+    """(B, S): whether a word, alone, is as if it were nothing."""
+    return (encoding.leaves == encoder.alone).all(-1)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.4])
 def test_words_are_unreadable_at_their_rate_in_training_alone(share):
     encoder = tiny_encoder(word_noise=share, dropout=0.0)
     tokens = torch.randint(5, (4000, 3), generator=torch.Generator().manual_seed(0))
+    lengths = torch.full((4000,), 3)
     torch.manual_seed(0)
-    assert not unreadable(encoder.eval(), tokens).any()
-    hidden = unreadable(encoder.train(), tokens)
-    sigma = (share * (1 - share) / hidden.numel()) ** 0.5
-    assert abs(hidden.double().mean().item() - share) < 4 * sigma
+    assert not hidden(encoder, encoder.eval()(tokens, lengths)).any()
+    found = hidden(encoder, encoder.train()(tokens, lengths))
+    sigma = (share * (1 - share) / found.numel()) ** 0.5
+    assert abs(found.double().mean().item() - share) < 4 * sigma
     for place in range(3):  # wherever they stand
-        assert abs(hidden[:, place].double().mean().item() - share) < 4 * 3**0.5 * sigma
+        assert abs(found[:, place].double().mean().item() - share) < 4 * 3**0.5 * sigma
 
 
 def test_no_noise_by_default():
@@ -136,12 +131,25 @@ def test_no_noise_by_default():
     same_encoding(encoder.train()(tokens, lengths), encoder.eval()(tokens, lengths))
 
 
-def test_what_is_unreadable_is_another_vector_each_time():
-    """And it is what the phrases are read from."""
+def test_what_is_unreadable_is_nothing_in_every_phrase():
+    """And in phrases alone: what stands around their ends is read as it is."""
     encoder = tiny_encoder(word_noise=0.5, dropout=0.0).train()
+    tokens, lengths = padded([[1, 2, 3, 4, 1, 0, 2, 3]])
+    table = plain.numbers(encoder.embedding.weight)
     torch.manual_seed(0)
-    encoding = encoder(*padded([[1] * 8]))
-    readable = (encoding.embeddings[0] == encoder.embedding.weight[1]).all(-1)
-    alone = phrase_by_hand(encoder, [1])
-    assert len({tuple(word) for word in encoding.embeddings[0].tolist()}) == int((~readable).sum()) + 1 > 2
-    assert [torch.allclose(encoding.internal[0, j, j], alone) for j in range(8)] == readable.tolist()
+    encoding = encoder(tokens, lengths)
+    gone = hidden(encoder, encoding)[0].tolist()
+    assert set(gone) == {False, True}
+    heard = [[0.0] * 4 if is_gone else table[token] for is_gone, token in zip(gone, tokens[0].tolist(), strict=True)]
+    for i, j in all_phrases(heard):
+        expected = phrase_by_hand(encoder, heard[i : j + 1])
+        torch.testing.assert_close(encoding.internal[0, j, i], expected, rtol=0, atol=1e-9)
+    assert torch.equal(encoding.embeddings, encoder.embedding(tokens))
+
+
+def test_words_are_small_at_first():
+    """So that one that is never read with others adds as good as nothing."""
+    torch.manual_seed(0)
+    weights = Spans(ModelConfig(width=64), 500).embedding.weight
+    assert abs(weights.mean().item()) < 4 * 0.05 / weights.numel() ** 0.5
+    assert abs(weights.std().item() - 0.05) < 4 * 0.05 / (2 * weights.numel()) ** 0.5

@@ -47,8 +47,9 @@ class Grammar(TreeDecoder):
     A vertex has a phrase and one of a few operators, and nothing else: all below it depends on those two alone. The
     root has the whole source. A child has a part of its parent's phrase, and an operator that is chosen by reading that
     part, as if it were the whole source: what is made of a phrase is the same wherever it stands. Or it has the same
-    phrase again and a later operator, so that every derivation ends. What an operator then does is always the same,
-    such as "once the part before *twice*, and then again": so it does the same to a phrase that is new to it.
+    phrase again, ``config.stays`` times in a row at most, with an operator that its parent chooses. What an operator
+    does is always the same, such as "what stands before *twice*, and the same again": so it does the same to a phrase
+    that is new to it.
 
     Children are found by ``config.window`` words on each side of where a phrase begins and of where it ends, and by how
     it lies in its parent's. A leaf says a word of its phrase, by a lexicon.
@@ -59,20 +60,24 @@ class Grammar(TreeDecoder):
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()
         width, self.operators, self.window = config.width, config.operators, config.window
+        self.levels = config.stays + 1
         self.depth, self.blindness = config.depth, config.attention_dropout
         self.choose = nn.Linear(width, self.operators)
         self.operator = nn.Parameter(torch.randn(self.operators, 2 * width))
         self.leaf = nn.Linear(2 * width, 1)
         self.query = nn.Linear(2 * width, 2 * width)  # for the left child and for the right one, as in what follows
         self.relation = nn.Linear(2 * width, 2 * RELATIONS)
-        self.next_operator = nn.Linear(2 * width, 2 * self.operators)  # the first of each is never next
+        self.next_operator = nn.Linear(2 * width, 2 * self.operators)
         self.edge = nn.Parameter(torch.randn(width))  # stands before the first word, and after the last
         self.begin, self.end = (nn.Linear(2 * self.window * width, 2 * width, bias=False) for _ in range(2))
         self.lexicon = Lexicon(width, words, source_words)
         self.dropout = Dropout(config.dropout)
 
     def distribution(self, encoding: Encoding, depth: int | None = None) -> LatentGrammar:
-        """The distribution over (target, tree) pairs, (B,): Q = P · O states, the operators of a phrase together."""
+        """The distribution over (target, tree) pairs, (B,): of a phrase, O states on each of L levels
+
+        The level counts how often in a row the phrase has stayed the same.
+        """
         if encoding.internal.shape[1] != encoding.internal.shape[2]:
             raise ModelError("encoder: got one without phrases; expected 'spans' with the decoder 'grammar'")
         phrases = Phrases.of(encoding.mask.shape[1], encoding.mask.device)
@@ -80,7 +85,7 @@ class Grammar(TreeDecoder):
         operators = self.dropout(self.operator.expand(len(lengths), -1, -1))  # (B, O, 2H)
         left, right = self._transitions(operators, phrases, encoding, lengths).unbind(1)
         says = self.lexicon(encoding.tokens, _covered(phrases, encoding.mask))  # (B, P, K)
-        tokens = says[:, :, None].expand(-1, -1, self.operators, -1).flatten(1, 2)
+        tokens = says.repeat_interleave(self.levels * self.operators, 1)
         leaf = self._leaf_logits(operators, phrases)
         choice = self._choice_logits(encoding.internal, phrases)
         root = lengths * (lengths - 1) // 2
@@ -88,28 +93,35 @@ class Grammar(TreeDecoder):
         return LatentGrammar(leaf, left, right, tokens, root, choice, depth, validate_args=False)
 
     def _choice_logits(self, internal: Tensor, phrases: Phrases) -> Tensor:
-        """internal (B, S, S, H) → (B, P, O): of a phrase, which operator"""
+        """internal (B, S, S, H) → (B, P, L · O): of a phrase, which operator, on the first level"""
         place = phrases.last * internal.shape[1] + phrases.first
-        phrase = internal.flatten(1, 2).index_select(1, place)  # (B, P, H)
-        return self.choose(phrase)
+        logits = self.choose(internal.flatten(1, 2).index_select(1, place))  # (B, P, O)
+        return nn.functional.pad(logits, (0, (self.levels - 1) * self.operators), value=-math.inf)
 
     def _leaf_logits(self, operators: Tensor, phrases: Phrases) -> Tensor:
-        """(B, O, 2H) → (B, P · O). One word with the last operator has nothing to become."""
-        last = torch.arange(self.operators, device=operators.device) == self.operators - 1
-        nothing = (phrases.first == phrases.last)[:, None] & last
-        return self.leaf(operators)[:, None, :, 0].masked_fill(nothing, math.inf).flatten(1)
+        """(B, O, 2H) → (B, P · L · O). One word that has stayed as often as it may has nothing to become."""
+        last = torch.arange(self.levels, device=operators.device) == self.levels - 1
+        nothing = (phrases.first == phrases.last)[:, None] & last  # (P, L)
+        return self.leaf(operators)[:, None, None, :, 0].masked_fill(nothing[..., None], math.inf).flatten(1)
 
     def _transitions(self, operators: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
-        """(B, 2, P · O, P + O − 1): log-probabilities of the states of both children, as ``LatentGrammar`` has them"""
-        where = self._where(operators, phrases, encoding, lengths)  # (B, 2, P, O, P)
-        if self.operators == 1:
-            return where.flatten(2, 3)
-        parts = where.masked_fill(phrases.same[:, None], -math.inf)
-        stays = where.diagonal(dim1=2, dim2=4).transpose(2, 3)[..., None]  # (B, 2, P, O, 1)
-        return torch.cat([parts, stays + self._next_operator(operators)[:, :, None]], -1).flatten(2, 3)
+        """(B, 2, P · L · O, P + L · O − 1): logits of both children's states, as ``LatentGrammar`` has them"""
+        scores = self._scores(operators, phrases, encoding, lengths)  # (B, 2, P, O, P)
+        stays = scores.diagonal(dim1=2, dim2=4).transpose(2, 3)[..., None]  # (B, 2, P, O, 1)
+        stays = stays + self._next_operator(operators)[:, :, None]  # (B, 2, P, O, O)
+        parts = scores.masked_fill(phrases.same[:, None], -math.inf)
+        levels = []
+        for level in range(self.levels):
+            last = level == self.levels - 1
+            if last:  # only what has no parts may stay, and as that is a leaf, it never does
+                stays = stays.masked_fill((parts > -math.inf).any(-1, keepdim=True), -math.inf)
+            before = min(level + 1, self.levels - 1) * self.operators
+            room = before - 1, (self.levels - 1) * self.operators - before
+            levels.append(torch.cat([parts, nn.functional.pad(stays, room, value=-math.inf)], -1))
+        return torch.stack(levels, 3).flatten(2, 4)
 
-    def _where(self, operators: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
-        """(B, 2, P, O, P): log-probabilities of the phrases of both children"""
+    def _scores(self, operators: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
+        """(B, 2, P, O, P): logits of the phrases of both children"""
         key = self._keys(encoding.embeddings, phrases, lengths)  # (B, 2, P, H)
         query, relation = (
             layer(operators).unflatten(-1, (2, -1)).transpose(1, 2) for layer in (self.query, self.relation)
@@ -118,18 +130,11 @@ class Grammar(TreeDecoder):
         lies = torch.einsum("bcor,rpq->bcpoq", relation, phrases.relations.to(relation.dtype))
         real = phrases.last < lengths[:, None]  # (B, P)
         part = phrases.inside & real[:, None] | phrases.same  # (B, P, P); what is no phrase becomes itself
-        last = torch.arange(self.operators, device=lengths.device) == self.operators - 1
-        several = real & (phrases.first < phrases.last)
-        stuck = (phrases.same & several[:, :, None])[:, :, None] & last[:, None]  # no later operator to stay with
-        can = part[:, :, None] & ~stuck  # (B, P, O, P)
-        return (found[:, :, None] + lies).masked_fill(~can[:, None], -math.inf).log_softmax(-1)
+        return (found[:, :, None] + lies).masked_fill(~part[:, None, :, None], -math.inf)
 
     def _next_operator(self, operators: Tensor) -> Tensor:
-        """(B, 2, O, O − 1): log-probabilities of both children's operators where they have the same phrase"""
-        logits = self.next_operator(operators).unflatten(-1, (2, -1))[..., 1:].transpose(1, 2)
-        later = torch.ones(self.operators, self.operators - 1, dtype=torch.bool, device=logits.device).triu()
-        later[-1, -1] = True  # never used: the last operator has no other
-        return logits.masked_fill(~later, -math.inf).log_softmax(-1)
+        """(B, 2, O, O): log-probabilities of both children's operators where they have the same phrase"""
+        return self.next_operator(operators).unflatten(-1, (2, -1)).transpose(1, 2).log_softmax(-1)
 
     def _keys(self, words: Tensor, phrases: Phrases, lengths: Tensor) -> Tensor:
         """(B, S, H) → (B, 2, P, H): of every phrase, by the words on both sides of where it begins and where it ends

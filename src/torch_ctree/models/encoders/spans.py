@@ -10,6 +10,9 @@ from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders.encoding import Encoding, SourceEncoder
 from torch_ctree.models.encoders.recurrence import at_end, real
 
+SMALL = 0.05
+"""Of words at first: one that is never seen among others stays almost as one that is not heard."""
+
 
 class SpanEncoding(Encoding):
     """Phrases as nodes: what begins after its last word is none, and is not attended to."""
@@ -26,10 +29,11 @@ class Spans(SourceEncoder):
     """The S(S + 1)/2 phrases of a source: what stands around a phrase does not change what it is.
 
     A phrase is the sum of what each of its words adds, and the first and the last one once more: what a word adds is
-    the same whatever the others are, so that words never seen together can be read together.
+    the same whatever the others are, so that words never seen together can be read together. Single words have a map
+    of their own: what is learned of a word alone says nothing about it among others.
 
-    In training a share of the words, ``config.word_noise``, is unreadable: random vectors stand in their places. So
-    what is made of a phrase cannot hang on each of its words, and a word never seen in such a phrase does little harm.
+    In training a share of the words, ``config.word_noise``, is not heard. So what is made of a phrase cannot hang on
+    each of its words, and a word never seen in such a phrase does little harm: it begins as small as one not heard.
     """
 
     reads_phrases = True
@@ -39,7 +43,8 @@ class Spans(SourceEncoder):
         width = config.width
         self.noise = config.word_noise
         self.embedding = nn.Embedding(vocabulary, width)
-        self.word, self.first, self.last = (nn.Linear(width, width, bias=False) for _ in range(3))
+        nn.init.normal_(self.embedding.weight, std=SMALL)
+        self.word, self.first, self.last, self.single = (nn.Linear(width, width, bias=False) for _ in range(4))
         self.alone = nn.Parameter(torch.randn(width))
         self.dropout = Dropout(config.dropout)
 
@@ -49,19 +54,18 @@ class Spans(SourceEncoder):
         Where i is after j, it is word j alone.
         """
         words = self.embedding(tokens)
-        heard = self.dropout(self._disguised(words))
+        heard = self.dropout(self._heard(words))
         before = nn.functional.pad(self.word(heard).cumsum(1), (0, 0, 1, 0))
         first, last = self.first(heard), self.last(heard)
-        alone = self.word(heard) + first + last + self.alone  # (B, S, H)
+        alone = self.alone + self.single(heard)  # (B, S, H)
         phrases = (before[:, 1:] + last)[:, :, None] + (first - before[:, :-1])[:, None]  # (B, last, first, H)
         several = torch.ones(2 * [tokens.shape[1]], dtype=torch.bool, device=tokens.device).tril(-1)
         phrases = torch.where(several[..., None], phrases, alone[:, :, None])
         root = at_end(phrases[:, :, 0], lengths)
         return SpanEncoding(root, phrases, alone, alone, words, tokens, real(lengths, tokens.shape[1]))
 
-    def _disguised(self, words: Tensor) -> Tensor:
-        """(B, S, H), in training some of them random."""
+    def _heard(self, words: Tensor) -> Tensor:
+        """(B, S, H), in training some of them zero."""
         if not self.training or not self.noise:
             return words
-        unreadable = torch.rand(words.shape[:2], device=words.device) < self.noise
-        return torch.where(unreadable[..., None], torch.randn_like(words), words)
+        return words * (torch.rand(words.shape[:2], device=words.device) >= self.noise)[..., None]
