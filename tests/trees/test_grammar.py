@@ -604,11 +604,9 @@ def with_operators(places, operators, dtype=double, batch=3, vocabulary=3, **kwa
         x.requires_grad_()
     root = torch.randint(places, (batch,))
     short = LatentGrammar(leaf, left, right, tokens, root, choice, **kwargs)
-    sides = [all_states(x, choice) for x in (left, right)]
-    if places == 1:  # the last operator could not become anything
-        leaf[:, -1], short.leaf_logits = inf, leaf
+    left_side, right_side = (all_states(x, choice) for x in (left, right))
     wholes = [
-        LatentGrammar(leaf, *sides, tokens, root * operators + o, validate_args=False, **kwargs)
+        LatentGrammar(leaf, left_side, right_side, tokens, root * operators + o, validate_args=False, **kwargs)
         for o in range(operators)
     ]
     chosen = choice.log_softmax(-1)[torch.arange(batch), root].T  # (O, B)
