@@ -29,8 +29,8 @@ class Spans(SourceEncoder):
     """The S(S + 1)/2 phrases of a source: what stands around a phrase does not change what it is.
 
     A phrase is the sum of what each of its words adds, and the first and the last one once more: what a word adds is
-    the same whatever the others are, so that words never seen together can be read together. Single words have a map
-    of their own: what is learned of a word alone says nothing about it among others.
+    the same whatever the others are, so that words never seen together can be read together. A word alone is what all
+    have in common that are alone, and a vector of its own: nothing that is learned of it changes it among others.
 
     In training a share of the words, ``config.word_noise``, is not heard. So what is made of a phrase cannot hang on
     each of its words, and a word never seen in such a phrase does little harm: it begins as small as one not heard.
@@ -43,9 +43,11 @@ class Spans(SourceEncoder):
         width = config.width
         self.noise = config.word_noise
         self.embedding = nn.Embedding(vocabulary, width)
-        nn.init.normal_(self.embedding.weight, std=SMALL)
-        self.word, self.first, self.last, self.single = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.word, self.first, self.last = (nn.Linear(width, width, bias=False) for _ in range(3))
         self.alone = nn.Parameter(torch.randn(width))
+        self.single = nn.Embedding(vocabulary, width)
+        for table in (self.embedding, self.single):
+            nn.init.normal_(table.weight, std=SMALL)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> SpanEncoding:
@@ -54,18 +56,19 @@ class Spans(SourceEncoder):
         Where i is after j, it is word j alone.
         """
         words = self.embedding(tokens)
-        heard = self.dropout(self._heard(words))
+        is_heard = self._is_heard(tokens)
+        heard, single = (self.dropout(x * is_heard) for x in (words, self.single(tokens)))
         before = nn.functional.pad(self.word(heard).cumsum(1), (0, 0, 1, 0))
         first, last = self.first(heard), self.last(heard)
-        alone = self.alone + self.single(heard)  # (B, S, H)
+        alone = self.alone + single  # (B, S, H)
         phrases = (before[:, 1:] + last)[:, :, None] + (first - before[:, :-1])[:, None]  # (B, last, first, H)
         several = torch.ones(2 * [tokens.shape[1]], dtype=torch.bool, device=tokens.device).tril(-1)
         phrases = torch.where(several[..., None], phrases, alone[:, :, None])
         root = at_end(phrases[:, :, 0], lengths)
         return SpanEncoding(root, phrases, alone, alone, words, tokens, real(lengths, tokens.shape[1]))
 
-    def _heard(self, words: Tensor) -> Tensor:
-        """(B, S, H), in training some of them zero."""
+    def _is_heard(self, tokens: Tensor) -> Tensor | int:
+        """(B, S, 1): 1 where a word is, in training 0 at some of them"""
         if not self.training or not self.noise:
-            return words
-        return words * (torch.rand(words.shape[:2], device=words.device) >= self.noise)[..., None]
+            return 1
+        return (torch.rand(tokens.shape, device=tokens.device) >= self.noise)[..., None]
