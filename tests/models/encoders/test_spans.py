@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -23,7 +24,7 @@ def tiny_encoder(**settings) -> Spans:
     return encoder_of(tiny_model(encoder="spans", **settings))
 
 
-def phrase_by_hand(encoder: Spans, tokens: list[int | None]) -> Tensor:
+def phrase_by_hand(encoder: Spans, tokens: Sequence[int | None]) -> Tensor:
     """What all its words add, and its ends once more; one word by itself is something else. None is not heard."""
     table, single = ([*plain.numbers(each.weight), [0.0] * 4] for each in (encoder.embedding, encoder.single))
     words = [table[-1 if token is None else token] for token in tokens]
