@@ -1,5 +1,4 @@
 import dataclasses
-import itertools
 import pickle
 from typing import Any
 
@@ -96,53 +95,6 @@ def test_epochs_and_seeds_differ(options):
     pairs = encoded([(1 + n % 4, 1 + n % 5) for n in range(200)])
     orders = [rows(Batches(pairs, **options, seed=seed).epoch(epoch)) for seed in range(3) for epoch in range(3)]
     assert len({str(order) for order in orders}) == 9
-
-
-# --- a curriculum -----------------------------------------------------------------------------------------------------
-
-
-def sorted_lengths(count: int) -> list[tuple[int, int]]:
-    """So that a pair's row is its rank."""
-    return sorted(((1 + n % 9, 1 + n % 12) for n in range(count)), key=lambda pair: (pair[1], pair[0]))
-
-
-@given(st.integers(1, 400), st.integers(1, 20), st.integers(1, 100), st.integers(0, 3), st.integers(0, 3))
-def test_a_curriculum_begins_with_the_shortest_pairs(count, size, curriculum, seed, epoch):
-    batches = Batches(encoded(sorted_lengths(count)), batch_size=size, curriculum=curriculum, seed=seed)
-    groups = rows(batches.epoch(epoch))
-    assert sum(map(len, groups)) == count
-    assert max(map(len, groups)) <= size
-    if epoch * count >= curriculum * size:
-        assert sorted(itertools.chain(*groups)) == list(range(count))
-        return
-    seen = 0
-    for group in groups:
-        end = seen - seen % (16 * size) + 16 * size  # of what is drawn at once
-        time = min(1.0, (epoch * count + end) / (curriculum * size))
-        assert max(group) <= max(size, np.ceil(count * (time * (1 - 1e-4) + 1e-4) ** 0.5))
-        seen += len(group)
-    assert groups == rows(Batches(batches.pairs, batch_size=size, curriculum=curriculum, seed=seed).epoch(epoch))
-    assert rows(batches.epoch(epoch)[1:]) == groups[1:]
-
-
-def test_a_curriculum_repeats_the_shortest_and_draws_evenly():
-    batches = Batches(encoded(sorted_lengths(1000)), batch_size=10, curriculum=10_000)
-    first = list(itertools.chain(*rows(batches.epoch(0))[:16]))
-    assert sorted(set(first)) == list(range(10))  # a hundredth
-    assert {first.count(row) for row in range(10)} == {16}
-
-
-def test_a_curriculum_with_a_limit_of_tokens():
-    pairs = encoded(sorted_lengths(300))
-    for batch in Batches(pairs, batch_size=50, max_tokens=100, curriculum=20).epoch(0):
-        assert len(batch) * (batch.source.shape[1] + batch.target.shape[1]) <= 100
-
-
-def test_a_curriculum_wants_a_batch_size():
-    with pytest.raises(DataError, match=r"batch_size: got None; expected a number of pairs, which a curriculum"):
-        Batches(encoded([(1, 1)]), max_tokens=10, curriculum=5)
-    with pytest.raises(DataError, match=r"curriculum: got -1"):
-        Batches(encoded([(1, 1)]), batch_size=10, curriculum=-1)
 
 
 def test_without_shuffling_the_order_is_that_of_the_data():

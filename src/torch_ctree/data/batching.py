@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import overload
@@ -16,11 +15,6 @@ from torch_ctree.data.encoding import Encoded
 from torch_ctree.data.errors import DataError, check_whole
 from torch_ctree.data.order import Purpose, permutation
 from torch_ctree.data.pairs import Integers
-
-SHARE_AT_FIRST = 0.01
-"""Of the pairs, the shortest, that a curriculum begins with."""
-DRAWN_AT_ONCE = 16
-"""Batches of a curriculum, among which pairs are sorted by length."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +78,7 @@ class Batches:
     pairs: what to divide
     batch_size: pairs in a batch, at most
     max_tokens: tokens in a batch, at most, padding included: pairs × (longest source + longest target)
-    curriculum: batches over which longer pairs come in. Pairs are drawn from the shortest ones, at first from a
-        hundredth of all and after half of the time from about seven tenths (competence-based curriculum learning,
-        Platanios et al., 2019), up to the end of the epoch in which the last come in.
-    bucketed: whether a batch gets pairs of like lengths; by default where ``max_tokens`` or ``curriculum`` is given
+    bucketed: whether a batch gets pairs of like lengths; by default where ``max_tokens`` is given
     shuffle: whether every epoch has an order of its own
     seed: of that order
     pad_to: (S, T), the same for every batch, for CUDA graphs: all batches then have equally many rows too, and the last
@@ -107,7 +98,6 @@ class Batches:
         *,
         batch_size: int | None = None,
         max_tokens: int | None = None,
-        curriculum: int = 0,
         bucketed: bool | None = None,
         shuffle: bool = True,
         seed: int = 0,
@@ -115,16 +105,12 @@ class Batches:
     ) -> None:
         if batch_size is None and max_tokens is None:
             raise DataError("batch_size: got None; expected a number of pairs, or max_tokens")
-        numbers = (("batch_size", batch_size, 1), ("max_tokens", max_tokens, 1), ("curriculum", curriculum, 0))
-        for name, value, least in (*numbers, ("seed", seed, 0)):
+        for name, value, least in (("batch_size", batch_size, 1), ("max_tokens", max_tokens, 1), ("seed", seed, 0)):
             if value is not None:
                 check_whole(name, value, least)
-        if curriculum and batch_size is None:
-            raise DataError("batch_size: got None; expected a number of pairs, which a curriculum is counted in")
         self.pairs = pairs
         self.batch_size, self.max_tokens, self.pad_to = batch_size, max_tokens, pad_to
-        self.curriculum = curriculum
-        self.bucketed = max_tokens is not None or curriculum > 0 if bucketed is None else bucketed
+        self.bucketed = max_tokens is not None if bucketed is None else bucketed
         self.shuffle, self.seed = shuffle, seed
         self._sizes = pairs.source.lengths, pairs.target.lengths
         self._check_room()
@@ -151,40 +137,16 @@ class Batches:
     def epoch(self, epoch: int) -> Epoch:
         """The batches of one epoch, each made when it is asked for: ``epoch(3)[17:]`` goes on where a run stopped."""
         check_whole("epoch", epoch, 0)
-        if epoch * len(self.pairs) < self.curriculum * (self.batch_size or 0):
-            return Epoch(self, self._growing(epoch))
         rows = np.arange(len(self.pairs))
         if self.shuffle:
             rows = permutation(len(self.pairs), Purpose.ROWS_OF_AN_EPOCH, self.seed, epoch)
-        return Epoch(self, self._groups(rows, epoch))
-
-    def _groups(self, rows: Integers, *key: int) -> list[Integers]:
-        """Rows divided into batches; key: of their order, besides the seed"""
         if self.bucketed:
-            rows = self._by_length(rows)
+            source, target = self._sizes
+            rows = rows[np.lexsort((source[rows], target[rows]))]  # stable: equal lengths stay in random order
         groups = np.split(rows, self._cuts(rows)) if len(rows) else []
         if self.shuffle and self.bucketed:
-            groups = [groups[n] for n in permutation(len(groups), Purpose.BATCHES_OF_AN_EPOCH, self.seed, *key)]
-        return groups
-
-    def _by_length(self, rows: Integers) -> Integers:
-        """Sorted by the lengths of their targets, then of their sources; equals stay in their order."""
-        source, target = self._sizes
-        return rows[np.lexsort((source[rows], target[rows]))]
-
-    def _growing(self, epoch: int) -> list[Integers]:
-        """The batches of an epoch in which longer pairs come in: as many pairs as any epoch has."""
-        assert self.batch_size is not None
-        total, block = len(self.pairs), DRAWN_AT_ONCE * self.batch_size
-        ordered, groups = self._by_length(np.arange(total)), []
-        for begin in range(0, total, block):
-            time = (epoch * total + begin) / (self.curriculum * self.batch_size)
-            share = min(1.0, math.sqrt(time * (1 - SHARE_AT_FIRST**2) + SHARE_AT_FIRST**2))
-            pool = ordered[: max(math.ceil(share * total), self.batch_size)]
-            drawn = permutation(len(pool), Purpose.CURRICULUM, self.seed, epoch, begin)
-            rows = pool[np.resize(drawn, min(block, total - begin))]  # which repeats what is too short
-            groups += self._groups(rows, epoch, begin)
-        return groups
+            groups = [groups[n] for n in permutation(len(groups), Purpose.BATCHES_OF_AN_EPOCH, self.seed, epoch)]
+        return Epoch(self, groups)
 
     def _cuts(self, rows: Integers) -> list[int]:
         """Where one batch ends and the next begins."""

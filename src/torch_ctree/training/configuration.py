@@ -105,8 +105,6 @@ class OptimisationConfig:
     weight_decay: of AdamW
     batch_size: pairs in a batch, at most
     max_tokens: tokens in a batch, at most, padding included; batches then have pairs of like lengths
-    curriculum: steps over which longer pairs come in: at first only the shortest; batches then have pairs of like
-        lengths
     gradient_norm: longer gradients are cut to this
     max_epochs: stop after so many
     patience: epochs without a better validation accuracy that are let pass; after one more the learning rate falls
@@ -122,7 +120,6 @@ class OptimisationConfig:
     weight_decay: float = 0.0
     batch_size: int = 100
     max_tokens: int | None = None
-    curriculum: int = 0
     gradient_norm: float = 1.0
     max_epochs: int = 50
     patience: int = 1
@@ -134,8 +131,7 @@ class OptimisationConfig:
         """Refuse what nothing can be learned with."""
         for name in ("batch_size", "max_epochs", "checkpoint_steps"):
             check_whole(name, getattr(self, name), 1)
-        for name in ("patience", "curriculum"):
-            check_whole(name, getattr(self, name), 0)
+        check_whole("patience", self.patience, 0)
         for name in ("lr", "eps", "gradient_norm"):
             if not 0 < getattr(self, name) < inf:
                 raise TrainingError(f"{name}: got {getattr(self, name)}; expected a number above 0")
