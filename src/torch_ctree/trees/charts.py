@@ -1,8 +1,7 @@
 """The charts of a grammar: sums over all trees and states of given tokens, their derivatives, and maxima.
 
-β, L and R are those of ``grammar``. The cells (start, width) are stored one width after another, C = N(N + 1)/2 of
-them. L is stored as [start, width − 1] and R as [end − 1, N − 1 − width], so that the two parts of all spans of a
-width, at all split points, are plain slices that run in the same direction (``_parts``).
+β, L and R are those of ``grammar``; ``cells`` says how they are stored. On GPUs the sums and their derivatives are
+Triton's work (``kernels.grammar``), where that can run; all else is torch's.
 
 The numbers are probabilities, not logarithms, so that sums over states are matrix products. Each cell has its own power
 of two, chosen such that its most probable state is near the top of the floating-point range: exact, whatever the
@@ -13,153 +12,41 @@ length. Two things are limited: a state that is less probable in a cell than the
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from torch_ctree.devices import in_kernels
+from torch_ctree.trees.cells import (
+    LN2,
+    TOP,
+    Chart,
+    Outside,
+    Transitions,
+    as_parts,
+    cells_of,
+    first_cell,
+    value_at_root,
+)
 from torch_ctree.trees.compiling import outside_graphs
 
-LN2 = math.log(2)
-
-TOP = {torch.float32: 56, torch.float64: 480}
-"""Binary logarithm of what a cell's best state is scaled to: N products of two such numbers must not overflow."""
+MOST_OPERATORS = 64
+"""That Triton kernels are for: their matrices of operators are kept in fast memory."""
 
 LARGEST = 1 << 26
 """Elements of the tensors that maxima over states go through."""
 
-Whole = TypeVar("Whole", int, Tensor)
 
-
-class Chart(NamedTuple):
-    """The inside probabilities of a batch, cell by cell as 2^scale · beta."""
-
-    beta: Tensor  # (B, C, Q)
-    scale: Tensor  # (B, C), whole numbers; −inf where no state is possible
-    left: Tensor  # (B, N, N − 1, Q) [start, width − 1]: L, scaled like beta
-    right: Tensor  # (B, N, N − 1, Q) [end − 1, N − 1 − width]: R
-    left_scale: Tensor  # (B, N, N − 1)
-    right_scale: Tensor  # (B, N, N − 1)
-
-
-class Transitions(NamedTuple):
-    """From the states of vertices to those of their left children, or of their right ones.
-
-    A state is a place and one of O operators, Q = P · O. A child goes to a place and there takes an operator by
-    ``choice``; or it stays at its parent's with an operator other than 0: those are the W = P + O − 1 columns.
-    """
-
-    values: Tensor  # (B, Q, W)
-    choice: Tensor  # (B, P, O)
-
-    @property
-    def places(self) -> int:
-        """P"""
-        return self.choice.shape[1]
-
-    @property
-    def operators(self) -> int:
-        """O"""
-        return self.choice.shape[2]
-
-    def by_place(self, states: Tensor) -> Tensor:
-        """(…, Q) → (…, P, O)"""
-        return states.unflatten(-1, (self.places, self.operators))
-
-    # --- sums: the values are probabilities ---------------------------------------------------------------------------
-
-    def arrived(self, beta: Tensor) -> Tensor:
-        """Of states, (B, n, Q), the mean at each place, (B, n, P): the same for left and right."""
-        return beta if self.operators == 1 else (self.by_place(beta) * self.choice[:, None]).sum(-1)
-
-    def up(self, beta: Tensor, arrived: Tensor) -> Tensor:
-        """Of children's states, (B, n, Q), and of their places, the mean as their parents' states see it: (B, n, Q)."""
-        seen = arrived @ self._going.mT
-        if self.operators > 1:
-            seen += torch.einsum("bnpk,bpok->bnpo", self.by_place(beta)[..., 1:], self._staying).flatten(2)
-        return seen
-
-    def down(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Derivatives of ``up``: by places, (B, n, P), and by states other than of operator 0, (B, n, P, O − 1)."""
-        return gradient @ self._going, torch.einsum("bnpo,bpok->bnpk", self.by_place(gradient), self._staying)
-
-    def pairs(self, parents: Tensor, children: Tensor, arrived: Tensor) -> Tensor:
-        """Σ_n parents[n, s] · children[n, t] for the columns t of every state s: (B, n, Q) each → (B, Q, W)."""
-        going = parents.mT @ arrived
-        if self.operators == 1:
-            return going
-        staying = torch.einsum("bnpo,bnpk->bpok", self.by_place(parents), self.by_place(children)[..., 1:])
-        return torch.cat([going, staying.flatten(1, 2)], dim=-1)
-
-    @property
-    def _going(self) -> Tensor:
-        """(B, Q, P)"""
-        return self.values[..., : self.places]
-
-    @property
-    def _staying(self) -> Tensor:
-        """(B, P, O, O − 1)"""
-        return self.values[..., self.places :].unflatten(1, (self.places, self.operators))
-
-    # --- maxima: the values are logarithms ----------------------------------------------------------------------------
-
-    def best_operator(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Of states, (B, n, Q), the best at each place, and its operator: (B, n, P) each."""
-        best, operator = (self.by_place(values) + self.choice[:, None]).max(-1)
-        return best, operator
-
-    def best_child(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """max over child states t of log p(t | s) + values[n, t], and that child: (B, n, Q) → (B, n, Q) each."""
-        arrived, operator = self.best_operator(values)
-        best, place = (self._going[:, None] + arrived[:, :, None]).max(-1)
-        child = place * self.operators + operator.gather(2, place)
-        if self.operators == 1:
-            return best, child
-        home = self.by_place(values)[:, :, :, None, 1:]  # (B, n, P, 1, O − 1)
-        stay, operator = (x.flatten(2) for x in (self._staying[:, None] + home).max(-1))
-        own = torch.arange(values.shape[-1], device=values.device) // self.operators * self.operators
-        return torch.maximum(best, stay), torch.where(stay > best, own + 1 + operator, child)
-
-    def of(self, sentence: Tensor, state: Tensor, child: Tensor) -> Tensor:
-        """log p(child | state): (F,) each → (F,)."""
-        place, operator = child // self.operators, child % self.operators
-        going = self.values[sentence, state, place] + self.choice[sentence, place, operator]
-        stays = (state // self.operators == place) & (operator > 0)
-        column = (self.places - 1 + operator).clamp_max(self.values.shape[-1] - 1)
-        return torch.where(stays, self.values[sentence, state, column], going)
-
-
-class Outside(NamedTuple):
-    """The derivatives of the log-probability, from the widest cell to the narrowest."""
-
-    leaves: Tensor  # (B, N, Q): of the logarithm of leaf(s) · emit(s, x_i)
-    splits: Tensor  # (B, Q): of log split(s)
-    choice: Tensor  # (B, P, O): of the logarithm of the operators' probabilities
-    left: Tensor  # (B, C − 1, Q): of L, cell by cell; the widest is nobody's child
-    right: Tensor  # (B, C − 1, Q): of R
-    spans: Tensor  # (B, N, N) [start, end − 1]: posterior probabilities
-
-
-def first_cell(tokens: int, width: Whole) -> Whole:
-    """The number of the cell (0, width)."""
-    return (width - 1) * (2 * tokens - width + 2) // 2
-
-
-def _cells(tokens: int, width: int) -> slice:
-    """The cells of a width, by start."""
-    return slice(first_cell(tokens, width), first_cell(tokens, width + 1))
+def _in_triton(numbers: Tensor, transitions: Transitions) -> bool:
+    """Whether Triton kernels do the work: they are for float32, and for more than one operator."""
+    return numbers.dtype == torch.float32 and 1 < transitions.operators <= MOST_OPERATORS and in_kernels(numbers)
 
 
 def _parts(left: Tensor, right: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """(B, N, N − 1, …) each → (B, spans, width − 1, …) each: left and right parts of all spans, at all split points."""
     N = left.shape[1]
     return left[:, : N - width + 1, : width - 1], right[:, width - 1 :, N - width :]
-
-
-def _part(left: Tensor, right: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """(B, N, N − 1, …) each → (B, spans, …) each: all spans of a width as left and as right parts of wider ones."""
-    N = left.shape[1]
-    return left[:, : N - width + 1, width - 1], right[:, width - 1 :, N - 1 - width]
 
 
 def _split_weights(chart: Chart, width: int) -> tuple[Tensor, Tensor]:
@@ -180,6 +67,10 @@ def _scaled(value: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
 
 def inside(leaves: Tensor, log_split: Tensor, left: Transitions, right: Transitions) -> Chart:
     """leaves (B, N, Q): log leaf(s) + log emit(s, x_i); log_split (B, Q); left, right: probabilities."""
+    if _in_triton(leaves, left):
+        from torch_ctree.trees.kernels import grammar  # noqa: PLC0415  (imports Triton)
+
+        return grammar.inside(leaves, log_split, left, right)
     B, N, Q = leaves.shape
     C = N * (N + 1) // 2
     parts, scales = (B, N, N - 1, Q), (B, N, N - 1)
@@ -195,12 +86,12 @@ def inside(leaves: Tensor, log_split: Tensor, left: Transitions, right: Transiti
             lefts, rights = _parts(chart.left, chart.right, width)
             value = (weight[..., None] * lefts).mul_(rights).sum(2) * split  # (B, spans, Q)
         value, scale = _scaled(value, scale)
-        chart.beta[:, _cells(N, width)], chart.scale[:, _cells(N, width)] = value, scale
+        chart.beta[:, cells_of(N, width)], chart.scale[:, cells_of(N, width)] = value, scale
         if width < N:
-            as_left, as_right = _part(chart.left, chart.right, width)
+            as_left, as_right = as_parts(chart.left, chart.right, width)
             arrived = left.arrived(value)
             as_left[:], as_right[:] = left.up(value, arrived), right.up(value, arrived)
-            for part in _part(chart.left_scale, chart.right_scale, width):
+            for part in as_parts(chart.left_scale, chart.right_scale, width):
                 part[:] = scale
     return chart
 
@@ -218,22 +109,26 @@ def outside(
 
     The products of a width are made again here: kept, they would take N times the memory of the chart.
     """
+    if _in_triton(chart.beta, left):
+        from torch_ctree.trees.kernels import grammar  # noqa: PLC0415
+
+        return grammar.outside(chart, log_split, left, right, root, lengths, grad)
     B, N = chart.left.shape[:2]
     split = log_split.exp()[:, None]
     of_left, of_right = torch.zeros_like(chart.left), torch.zeros_like(chart.right)
     lefts, rights = (torch.empty_like(chart.beta[:, :-1]) for _ in range(2))
     splits, choice, spans = torch.zeros_like(log_split), torch.zeros_like(left.choice), chart.beta.new_zeros(B, N, N)
-    at_root = _value_at_root(chart, left.choice, root, lengths)
+    at_root = value_at_root(chart, left.choice, root, lengths)
     at_root = torch.where(at_root > 0, grad / at_root, 0)
     seed = torch.where(torch.arange(left.places, device=root.device) == root[:, None], at_root[:, None], 0)  # (B, P)
     posterior, largest = chart.beta[:, :0], torch.finfo(grad.dtype).max
     for width in reversed(range(1, N + 1)):
-        cells = _cells(N, width)
+        cells = cells_of(N, width)
         beta = chart.beta[:, cells]  # (B, spans, Q)
         arrived = left.arrived(beta)  # (B, spans, P)
         of_places, of_stays = torch.zeros_like(arrived), left.by_place(beta)[..., 1:] * 0
         if width < N:
-            pairs = zip(_part(of_left, of_right, width), _part(chart.left, chart.right, width), strict=True)
+            pairs = zip(as_parts(of_left, of_right, width), as_parts(chart.left, chart.right, width), strict=True)
             lefts[:, cells], rights[:, cells] = (_bounded(gradient, value, grad) for gradient, value in pairs)
             pairs = zip(left.down(lefts[:, cells]), right.down(rights[:, cells]), strict=True)
             of_places, of_stays = (one + other for one, other in pairs)
@@ -261,13 +156,6 @@ def outside(
     return Outside(posterior, splits, choice, lefts, rights, spans)
 
 
-def _value_at_root(chart: Chart, choice: Tensor, root: Tensor, lengths: Tensor) -> Tensor:
-    """(B,): the scaled probability that the root's place yields the sentence."""
-    sentence = torch.arange(len(root), device=root.device)
-    beta = chart.beta[sentence, first_cell(chart.left.shape[1], lengths)].unflatten(-1, choice.shape[1:])  # (B, P, O)
-    return (beta[sentence, root] * choice[sentence, root]).sum(-1)
-
-
 def _bounded(gradient: Tensor, value: Tensor, grad: Tensor) -> Tensor:
     """Derivatives by scaled probabilities (B, spans, Q), 0 where these are 0. Sentences' derivatives grad (B,).
 
@@ -275,6 +163,16 @@ def _bounded(gradient: Tensor, value: Tensor, grad: Tensor) -> Tensor:
     """
     limit = (grad.abs()[:, None, None] / value).clamp_max_(torch.finfo(grad.dtype).max)
     return torch.where(value > 0, gradient.clamp(-limit, limit), 0)
+
+
+def by_logits(result: Outside, beta: Tensor, left: Transitions, right: Transitions, grad: Tensor) -> list[Tensor]:
+    """By the logits of left and of right transitions, (B, Q, W) each; beta of the chart. It may use up the result."""
+    if _in_triton(beta, left):
+        from torch_ctree.trees.kernels import grammar  # noqa: PLC0415
+
+        return grammar.by_logits(result, beta, left, right, grad)
+    parts = (result.left, left), (result.right, right)
+    return [_of_logits(part, beta[:, :-1], transitions, grad) for part, transitions in parts]
 
 
 def _of_logits(of_part: Tensor, beta: Tensor, transitions: Transitions, grad: Tensor) -> Tensor:
@@ -313,7 +211,7 @@ class _Inside(torch.autograd.Function):
             chart = inside(leaves, log_split, Transitions(left, choice), Transitions(right, choice))
             ctx.save_for_backward(log_split, left, right, choice, root, lengths, *chart)
             scale = chart.scale.gather(1, first_cell(leaves.shape[1], lengths)[:, None])[:, 0]
-            mantissa, exponent = torch.frexp(_value_at_root(chart, choice, root, lengths))
+            mantissa, exponent = torch.frexp(value_at_root(chart, choice, root, lengths))
             return mantissa.log() + LN2 * (scale + exponent)  # the two large numbers are whole: no digits are lost
 
     @staticmethod
@@ -325,10 +223,7 @@ class _Inside(torch.autograd.Function):
         left, right = (Transitions(side, choice) for side in sides)
         with torch.autocast(grad.device.type, enabled=False):
             result = outside(chart, log_split, left, right, root, lengths, grad)
-            of_left, of_right = (
-                _of_logits(of_part, chart.beta[:, :-1], transitions, grad)
-                for of_part, transitions in ((result.left, left), (result.right, right))
-            )
+            of_left, of_right = by_logits(result, chart.beta, left, right, grad)
             of_choice = _of_softmax(result.choice, choice)
         return result.leaves, result.splits, of_left, of_right, of_choice, None, None
 
@@ -369,8 +264,8 @@ def best_chart(
         else:
             lefts, rights = _parts(left, right, width)
             value = (lefts + rights).amax(2) + log_split[:, None]
-        values[:, _cells(N, width)] = value
+        values[:, cells_of(N, width)] = value
         if width < N:
-            as_left, as_right = _part(left, right, width)
+            as_left, as_right = as_parts(left, right, width)
             as_left[:], as_right[:] = best_children(log_left, value), best_children(log_right, value)
     return values, left, right

@@ -20,15 +20,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn.functional import logsigmoid
 
-from torch_ctree.trees.charts import (
-    Transitions,
-    best_chart,
-    best_children,
-    first_cell,
-    inside,
-    inside_log_prob,
-    outside,
-)
+from torch_ctree.trees.cells import Transitions, first_cell
+from torch_ctree.trees.charts import best_chart, best_children, inside, inside_log_prob, outside
 from torch_ctree.trees.checks import (
     check_count,
     check_device,

@@ -1,4 +1,6 @@
-"""The interval recursion, once per technology. Every module here has the same three functions.
+"""The interval recursion, once per technology: ``numba``, ``torch`` and ``triton`` have the same three functions.
+
+``grammar`` is something else: the charts of a grammar on GPUs, which ``charts`` calls.
 
 The recursion: α_0[0] = 0 and, for n = 1 … N, α_n[p] = log Σ over vertices v with end(v) = p of
 exp(α_{n−1}[start(v)] + log_weights[n, v]). Then α_n[2^D] is the log-likelihood of the first n tokens as a sentence.
