@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -15,11 +16,11 @@ from torch_ctree import Seq2Seq
 from torch_ctree.data import Batch
 from torch_ctree.evaluation import exact_match, predict
 from torch_ctree.training import TrainingError
-from torch_ctree.training.module import Plateau, Training
+from torch_ctree.training.module import Plateau, Training, new_model
 from torch_ctree.training.preparation import prepare
 from torch_ctree.training.running import make_model
 
-COLUMNS = ["epoch", "step", "train_loss", "validation_loss", "validation_accuracy", "learning_rate"]
+COLUMNS = ["epoch", "step", "train_loss", "validation_loss", "validation_accuracy", "learning_rate", "attempt"]
 STILL: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0}
 
 
@@ -133,6 +134,53 @@ def test_a_run_that_goes_on_waits_as_it_would_have(tmp_path, place, scripted):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
 
 
+# --- beginning anew ---------------------------------------------------------------------------------------------------
+
+NEVER_ENOUGH = [(1, 1.0), (3, 1.0), (2, 1.0), (4, 1.0), (5, 1.0), (5, 1.0), (5, 1.0)]
+"""Of ten: with two epochs an attempt and half of them to reach, the third attempt is the first to do."""
+
+
+def test_an_attempt_that_is_not_good_enough_in_time_is_followed_by_another(tmp_path, place, scripted):
+    scripted(NEVER_ENOUGH)
+    finished, said = run(place, tmp_path / "run", restart_after=2, restart_below=0.5, patience=0, max_epochs=7, lr=1.0)
+    assert [row["attempt"] for row in rows(tmp_path / "run")] == [1, 1, 2, 2, 3, 3, 3]
+    assert [row["learning_rate"] for row in rows(tmp_path / "run")] == [1, 1, 1, 1, 1, 1, 0.5]  # each attempt waits anew
+    assert finished.best["epoch"] == 5
+    assert "attempt 1: no more than 30.00% in 2 epochs, less than 50.00%; beginning anew" in said
+    assert said.count("beginning anew") == 2
+
+
+def test_a_new_attempt_has_weights_of_its_own_and_remembers_nothing(tmp_path, place, scripted, monkeypatch):
+    scripted(NEVER_ENOUGH)
+    step, seen = Training.training_step, []
+
+    def watched(self: Training, batch: Batch, batch_idx: int) -> torch.Tensor:
+        weights = [weight.detach().clone() for weight in self.model.parameters()]
+        moments = [moment.clone() for state in self.trainer.optimizers[0].state.values() for moment in state.values()]
+        seen.append((weights, moments))
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(Training, "training_step", watched)
+    run(place, tmp_path / "run", restart_after=2, restart_below=0.5, max_epochs=5)  # a step each
+    model = Seq2Seq.from_pretrained(tmp_path / "run")
+    for attempt, key in enumerate([(0,), (0, 1), (0, 2)]):
+        weights, moments = seen[2 * attempt]
+        fresh = new_model(model.config, model.source, model.target, *key).parameters()
+        assert all(torch.equal(one, other) for one, other in zip(weights, fresh, strict=True))
+        assert not any(moment.any() for moment in moments)
+    assert any(moment.any() for moment in seen[1][1])
+
+
+def test_attempts_go_on_where_they_stopped(tmp_path, place, scripted):
+    scripted(NEVER_ENOUGH)
+    attempts: dict[str, Any] = {"restart_after": 2, "restart_below": 0.5}
+    run(place, tmp_path / "whole", max_epochs=7, **attempts)
+    for epochs in range(1, 8):
+        run(place, tmp_path / "parts", resume=epochs > 1, max_epochs=epochs, **attempts)
+    for name in ("metrics.csv", "model.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+
+
 # --- the numbers ------------------------------------------------------------------------------------------------------
 
 
@@ -226,6 +274,28 @@ def test_tensorboard_has_every_epoch_once(tmp_path, place):
             there = [(event.step, event.value) for event in events.Scalars(name)]
             assert there == [(row["step"], pytest.approx(row[name], rel=1e-6)) for row in table]
     assert [event.step for event in events.Scalars("train_loss_of_batch")] == [20, 40, 60]
+
+
+def test_max_target(place):
+    """What is longer is not trained on, and still validated."""
+    config = settings(place, optimisation={"max_target": 2})
+    whole, short = (prepare(c, c.data.load()) for c in (settings(place), config))
+    kept = [n for n, length in enumerate(whole.train.target.lengths) if length <= 2]
+    assert 0 < len(kept) == len(short.train) < len(whole.train)
+    for n, row in enumerate(kept):
+        for side in ("source", "target"):
+            one, other = (getattr(p.train, side).padded(np.array([k]), None)[0] for p, k in ((short, n), (whole, row)))
+            assert torch.equal(one, other)
+    assert short.validation.longest == whole.validation.longest
+    (remark,) = set(short.remarks) - set(whole.remarks)
+    assert remark == f"not trained on: {len(whole.train) - len(kept)} pairs with more than 2 tokens in the target"
+
+
+def test_max_target_leaves_something(tmp_path):
+    own = write_pairs(tmp_path / "own.tsv", [(f"walk {n}", "WALK " * 3) for n in range(20)])
+    config = settings(tmp_path, data={"name": str(own)}, optimisation={"max_target": 2})
+    with pytest.raises(TrainingError, match=r"max_target: got 2, which leaves nothing to train on; expected 3 or more"):
+        prepare(config, config.data.load())
 
 
 def test_max_tokens(tmp_path, place, monkeypatch):

@@ -79,6 +79,13 @@ class Side:
         """(pairs,): tokens of each sentence."""
         return np.diff(self.ends, prepend=0)
 
+    def take(self, rows: Integers) -> Side:
+        """Those sentences, in this order."""
+        lengths = self.lengths[rows]
+        ends = np.cumsum(lengths)
+        shift = self.ends[rows] - ends  # of each sentence: from where its tokens go to where they are
+        return Side(self.tokens[np.arange(ends[-1] if len(ends) else 0) + np.repeat(shift, lengths)], ends)
+
     def padded(self, rows: Integers, width: int | None) -> tuple[Tensor, Tensor]:
         """The sentences of these rows, filled up with 0 → tokens (rows, width) and lengths (rows,).
 
@@ -108,6 +115,10 @@ class Encoded:
             Side.encode(pairs.sources(), source, "source"),
             Side.encode(pairs.targets(), target, "target"),
         )
+
+    def take(self, rows: Integers) -> Encoded:
+        """Those pairs, in this order."""
+        return Encoded(self.source.take(rows), self.target.take(rows))
 
     def __len__(self) -> int:
         """How many pairs."""

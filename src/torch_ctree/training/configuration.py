@@ -105,11 +105,15 @@ class OptimisationConfig:
     weight_decay: of AdamW
     batch_size: pairs in a batch, at most
     max_tokens: tokens in a batch, at most, padding included; batches then have pairs of like lengths
+    max_target: pairs whose targets have more tokens are not trained on; they stay in the validation set
     gradient_norm: longer gradients are cut to this
     max_epochs: stop after so many
     patience: epochs without a better validation accuracy that are let pass; after one more the learning rate falls
     factor: what it is then multiplied by
     min_lr: stop when it is below
+    restart_after: begin anew, with other first weights, if validation accuracy has not reached ``restart_below`` after
+        so many epochs: for models that learn either soon or never
+    restart_below: see there
     checkpoint_steps: within an epoch, a checkpoint to go on from after every so many steps; there is one at its end too
     """
 
@@ -120,17 +124,23 @@ class OptimisationConfig:
     weight_decay: float = 0.0
     batch_size: int = 100
     max_tokens: int | None = None
+    max_target: int | None = None
     gradient_norm: float = 1.0
     max_epochs: int = 50
     patience: int = 1
     factor: float = 0.5
     min_lr: float = 1e-5
+    restart_after: int | None = None
+    restart_below: float = 0.99
     checkpoint_steps: int = 1000
 
     def __post_init__(self) -> None:
         """Refuse what nothing can be learned with."""
         for name in ("batch_size", "max_epochs", "checkpoint_steps"):
             check_whole(name, getattr(self, name), 1)
+        for name in ("max_target", "restart_after"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), 1)
         check_whole("patience", self.patience, 0)
         for name in ("lr", "eps", "gradient_norm"):
             if not 0 < getattr(self, name) < inf:
@@ -143,6 +153,8 @@ class OptimisationConfig:
                 raise TrainingError(f"{name}: got {getattr(self, name)}; expected a number, 0 or more")
         if not 0 < self.factor < 1:
             raise TrainingError(f"factor: got {self.factor}; expected a number between 0 and 1")
+        if not 0 <= self.restart_below <= 1:
+            raise TrainingError(f"restart_below: got {self.restart_below}; expected a number from 0 to 1")
 
 
 @dataclass(frozen=True)

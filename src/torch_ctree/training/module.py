@@ -12,9 +12,9 @@ import torch
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
 
-from torch_ctree.data import Batch, Batches
+from torch_ctree.data import Batch, Batches, Encoder
 from torch_ctree.data.order import Purpose, random_bits
-from torch_ctree.models import Seq2Seq
+from torch_ctree.models import ModelConfig, Seq2Seq
 from torch_ctree.training.batches import Loader, Turn, Turns
 from torch_ctree.training.configuration import OptimisationConfig
 from torch_ctree.training.errors import TrainingError
@@ -49,6 +49,42 @@ class Plateau:
         return True
 
 
+@dataclass
+class Attempts:
+    """Beginning anew: some models learn all of it in the first epochs, or never, by the luck of their first weights.
+
+    after: epochs that each attempt has; none, if there is only one attempt
+    below: the validation accuracy that it has to reach in these
+    """
+
+    after: int | None
+    below: float
+    number: int = 0
+    lasted: int = 0
+    best: float = 0.0
+
+    def count(self, accuracy: float) -> None:
+        """An epoch with this validation accuracy."""
+        self.lasted += 1
+        self.best = max(self.best, accuracy)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the next epoch is the first of a new attempt."""
+        return self.lasted == self.after and self.best < self.below
+
+    def begin(self) -> None:
+        """The next one."""
+        self.number, self.lasted, self.best = self.number + 1, 0, 0.0
+
+
+def new_model(config: ModelConfig, source: Encoder, target: Encoder, *key: int) -> Seq2Seq:
+    """A model with first weights that depend on the key alone, such as a seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(random_bits(Purpose.FIRST_WEIGHTS, *key).random_raw()))
+        return Seq2Seq(config, source, target)
+
+
 class Training(pl.LightningModule):
     """A model with its loss, its optimiser and its batches.
 
@@ -74,6 +110,7 @@ class Training(pl.LightningModule):
         )
         self.digest = prepared.digest()
         self.plateau = Plateau(config.patience)
+        self.attempts = Attempts(config.restart_after, config.restart_below)
         self.steps: Steps | None = None
         self.loss = torch.tensor(inf)
         """Of the latest batch."""
@@ -98,6 +135,19 @@ class Training(pl.LightningModule):
         settle(optimiser, self.device)
         if isinstance(optimiser, Optimiser):
             self.steps = Steps(self.model, optimiser, self.batches, self.config.gradient_norm)
+
+    def on_train_epoch_start(self) -> None:
+        """Where an attempt has failed, the next one: here, when what the failed one has learned is on the disk."""
+        if not self.attempts.failed:
+            return
+        self.attempts.begin()
+        model = self.model
+        fresh = new_model(model.config, model.source, model.target, self.seed, self.attempts.number)
+        model.load_state_dict(fresh.state_dict())  # in place: graphs know where the weights are
+        for state in self.trainer.optimizers[0].state.values():
+            for moment in state.values():
+                moment.zero_()
+        self.learning_rate, self.plateau = self.config.lr, Plateau(self.config.patience)
 
     def training_step(self, batch: Batch | Turn, batch_idx: int) -> Tensor:
         """One step, all of it; → the loss, of a graph that of a moment ago."""
@@ -184,6 +234,7 @@ class Training(pl.LightningModule):
             "validation_loss": totals["validation_loss"] / totals["validation_pairs"],
             "validation_accuracy": totals["validation_right"] / totals["validation_pairs"],
             "learning_rate": rate,
+            "attempt": self.attempts.number + 1,
         }
         for name, called in (("train_loss", "training loss"), ("validation_loss", "validation loss")):
             if isnan(self.metrics[name]):
@@ -193,6 +244,9 @@ class Training(pl.LightningModule):
                 )
         if self.logger is not None:
             self.logger.log_metrics(self.metrics, self.global_step)
+        self.attempts.count(self.metrics["validation_accuracy"])
+        if self.attempts.failed:
+            return
         if self.plateau.falls(self.metrics["validation_accuracy"], self.metrics["validation_loss"]):
             self.learning_rate = rate * self.config.factor
         if self.learning_rate < self.config.min_lr:
@@ -230,6 +284,7 @@ class Training(pl.LightningModule):
         totals = self._everyones_totals() if self.steps is None else self.totals | self.steps.kept()
         checkpoint["torch_ctree"] = {
             "plateau": asdict(self.plateau),
+            "attempts": asdict(self.attempts),
             "totals": totals,
             "metrics": self.metrics,
             "digest": self.digest,
@@ -239,6 +294,7 @@ class Training(pl.LightningModule):
         """Go on from there."""
         state = checkpoint["torch_ctree"]
         self.plateau = Plateau(**state["plateau"] | {"patience": self.config.patience})
+        self.attempts = Attempts(**state["attempts"])
         self.metrics = state["metrics"]
         if self.global_rank == 0:  # one process takes what all had
             self.totals = {name: total.to(self.device) for name, total in state["totals"].items()}

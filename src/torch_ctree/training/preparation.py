@@ -56,9 +56,13 @@ def prepare(config: TrainConfig, task: Task) -> Prepared:
     source = _encoder(config.vocabulary, task.train.sources(), replaces)
     target = _encoder(config.vocabulary, task.train.targets(), replaces)
     train, validation = (_encoded(name, task.sets[name], source, target) for name in ("train", "validation"))
+    remarks = []
+    limit = config.optimisation.max_target
+    if limit is not None and train.longest[1] > limit:
+        train, left_out = _shorter(train, limit)
+        remarks.append(f"not trained on: {count(left_out, 'pair')} with more than {limit:,} tokens in the target")
     longest = max(train.longest[1], validation.longest[1])
     depth = config.model.depth
-    remarks = []
     if depth is None:
         depth = depth_for_leaves(longest) + SPARE
         remarks.append(
@@ -91,6 +95,17 @@ def _encoded(name: str, pairs: Pairs, source: Encoder, target: Encoder) -> Encod
     except DataError as error:
         hint = "; or read unknown words as <unk>: --vocabulary.unknown replace" if "vocabulary" in str(error) else ""
         raise TrainingError(f"{name} set, {error}{hint}") from error
+
+
+def _shorter(pairs: Encoded, limit: int) -> tuple[Encoded, int]:
+    """Those whose targets have so many tokens at most, and how many others there are."""
+    rows = np.flatnonzero(pairs.target.lengths <= limit)
+    if not rows.size:
+        raise TrainingError(
+            f"optimisation.max_target: got {limit:,}, which leaves nothing to train on; expected "
+            f"{int(pairs.target.lengths.min()):,} or more, the tokens of the shortest target"
+        )
+    return pairs.take(rows), len(pairs) - rows.size
 
 
 def _check_room(depth: int, sets: dict[str, Encoded]) -> None:

@@ -9,6 +9,7 @@ import lightning.pytorch as pl
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from torch_ctree.data.errors import count
 from torch_ctree.training.module import Training
 
 
@@ -84,6 +85,14 @@ class ProgressLine(pl.Callback):
                 f"{self.speed:,.0f} pairs/s",
                 soft_wrap=True,
             )
+            attempts = pl_module.attempts
+            if attempts.failed:
+                reached = f"no more than {attempts.best:.2%} in {count(attempts.lasted, 'epoch')}"
+                self.console.print(
+                    f"attempt {attempts.number + 1}: {reached}, less than {attempts.below:.2%}; "
+                    "beginning anew with other weights",
+                    soft_wrap=True,
+                )
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Leave the terminal as it was."""

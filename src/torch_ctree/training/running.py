@@ -21,7 +21,6 @@ from rich.console import Console
 from torch.utils import deterministic
 
 from torch_ctree.data.errors import DataError
-from torch_ctree.data.order import Purpose, random_bits
 from torch_ctree.devices import in_tf32
 from torch_ctree.models import ModelError, Seq2Seq, fused
 from torch_ctree.models.pretrained import WEIGHTS
@@ -36,7 +35,7 @@ from torch_ctree.training.configuration import (
     read,
 )
 from torch_ctree.training.errors import TrainingError
-from torch_ctree.training.module import Training
+from torch_ctree.training.module import Training, new_model
 from torch_ctree.training.preparation import Prepared, prepare
 from torch_ctree.training.progress import ProgressLine
 from torch_ctree.training.sharing import check_part
@@ -192,9 +191,8 @@ class Helpers(pl.Callback):
 
 def make_model(prepared: Prepared, seed: int) -> Seq2Seq:
     """A model with its first weights, which depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]), _named("model"):
-        torch.manual_seed(int(random_bits(Purpose.FIRST_WEIGHTS, seed).random_raw()))
-        return Seq2Seq(prepared.model, prepared.source, prepared.target)
+    with _named("model"):
+        return new_model(prepared.model, prepared.source, prepared.target, seed)
 
 
 def _trainer(config: TrainConfig, folder: Path, callbacks: list[pl.Callback], resumed_at: int | None) -> pl.Trainer:
