@@ -10,7 +10,7 @@ from .build import words
 
 WHOLE = ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window")
 NOT_WHOLE = (0, -2, 2.0, "4", None, True)
-SHARES = ("dropout", "attention_dropout", "word_noise")
+SHARES = ("dropout", "attention_dropout", "word_noise", "phrase_dropout")
 NO_SHARES = (-0.1, 1, 1.0, "0.1", None, False, float("nan"))
 BAD = [
     *((name, value, "a whole number, 1 or more") for name, value in itertools.product(WHOLE, NOT_WHOLE)),

@@ -1,5 +1,7 @@
 """Every model of the paper's tables learns twenty pairs by heart; a grammar learns what phrases are for."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -58,12 +60,12 @@ PHRASES = [
     *((f"{verb} {times}", " ".join(n * [verb.upper()])) for verb in VERBS for times, n in (("once", 1), ("twice", 2))),
     *((f"{verb} and {other}", f"{verb} {other}".upper()) for verb in VERBS for other in VERBS),
 ]
-NEW = [("look twice", "LOOK LOOK"), ("look and run", "LOOK RUN")]
+NEW = [pair for pair in PHRASES if "look" in pair[0] and pair[0] != "look"]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_grammar_says_what_it_never_saw(seed):
-    """Two of whatever a phrase becomes alone: from a few steps on the other 26 pairs, some of their words hidden."""
+    """A word that it only saw alone, in nine phrases: from 100 steps on the other 19 pairs, some words hidden."""
     torch.manual_seed(seed)
     source, target = (Vocabulary.build(side) for side in zip(*PHRASES, strict=True))
     noise = {"dropout": 0, "attention_dropout": 0.5, "word_noise": 0.2}
@@ -71,8 +73,7 @@ def test_a_grammar_says_what_it_never_saw(seed):
     known, new = (
         model.batch(*zip(*pairs, strict=True)) for pairs in ([pair for pair in PHRASES if pair not in NEW], NEW)
     )
-    for _ in fitting(model, known):
-        if model.eval().check(known)[0].all():
-            break
-        model.train()
-    assert model.eval().check(new)[0].all()
+    for _ in itertools.islice(fitting(model, known), 10):
+        pass
+    for batch in (known, new):
+        assert model.eval().check(batch)[0].all()

@@ -19,7 +19,8 @@ def scored(model: Seq2Seq, task: Task, with_cells: bool) -> tuple[dict[str, Any]
 
     with_cells: also by the kinds of SCAN's phrases
     """
-    batch_size = 1000 if model.device.type == "cuda" else 100
+    small = model.device.type != "cuda" or model.decoder.needs_phrases  # whose charts take megabytes a pair
+    batch_size = 100 if small else 1000
     answers = {name: predict_all(model, task, name, batch_size=batch_size) for name in task.tested}
     found = {name: _metrics(some, task) for name, some in answers.items()}
     if with_cells:

@@ -40,6 +40,7 @@ class ModelConfig:
     stays: of a grammar: how often in a row a child may have the phrase of its parent
     window: words on each side of where a phrase begins and of where it ends, by which a grammar finds it
     word_noise: the share of source words that ``spans`` does not hear in training
+    phrase_dropout: the share of phrases of several words that a grammar has to do without in training
     context: what a vertex or word sees of the source besides its state: attention over all its ``nodes``, or, without
         attention, its ``root``
     options: settings of encoders and decoders of your own
@@ -61,6 +62,7 @@ class ModelConfig:
     stays: int = 2
     window: int = 1
     word_noise: float = 0.0
+    phrase_dropout: float = 0.0
     context: Context = "nodes"
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -79,7 +81,7 @@ class ModelConfig:
             raise ModelError(f"width: got {self.width}; expected an even number: half for each direction of reading")
         if self.depth is not None:
             check_depth(self.depth)
-        for name in ("dropout", "attention_dropout", "word_noise"):
+        for name in ("dropout", "attention_dropout", "word_noise", "phrase_dropout"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
                 raise ModelError(f"{name}: got {value!r}; expected a number from 0 to less than 1")

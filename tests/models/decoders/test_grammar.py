@@ -11,6 +11,7 @@ from torch.func import functional_call
 from torch_ctree.models import ENCODERS, Encoding, ModelError, Seq2Seq
 from torch_ctree.models.decoders import Grammar
 from torch_ctree.models.encoders.spans import Spans
+from torch_ctree.models.lexicon import Lexicon
 from torch_ctree.trees import LatentGrammar
 
 from ...measure import all_states, chi_square_p_value
@@ -25,6 +26,7 @@ from ..build import (
     tiny_model,
     unpadded,
 )
+from ..test_lexicon import meanings
 
 double = torch.float64
 Phrase = tuple[int, int]
@@ -41,6 +43,29 @@ def tiny(seed: int = 0, **settings) -> Seq2Seq:
 def decoder_of(model: Seq2Seq) -> Grammar:
     assert isinstance(model.decoder, Grammar)
     return model.decoder
+
+
+def encoder_of(model: Seq2Seq) -> Spans:
+    assert isinstance(model.encoder, Spans)
+    return model.encoder
+
+
+class Says(Lexicon):
+    """A lexicon of given numbers."""
+
+    table: Tensor
+
+    def __init__(self, table: list[list[float]]):
+        super().__init__(4, len(table[0]), len(table))
+        self.register_buffer("table", torch.tensor(table, dtype=double))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.table[tokens]
+
+
+def saying(model: Seq2Seq, table: list[list[float]]) -> Seq2Seq:
+    decoder_of(model).lexicon = Says(table)
+    return model
 
 
 def distribution(model: Seq2Seq, *sources: Sequence[int]) -> LatentGrammar:
@@ -88,34 +113,56 @@ def can_follow(parent: State, child: State, stays: int) -> bool:
     return m == n + 1 <= stays if (a, b) == (i, j) else i <= a and b <= j and m == 0
 
 
-def by_hand(model: Seq2Seq, source: list[int]) -> Plain:
+def by_hand(model: Seq2Seq, source: list[int], hidden: Sequence[int] = ()) -> Plain:
+    """With the words at some places hidden, as in training."""
     decoder, config = decoder_of(model), model.config
     encoding = model.encode(make_batch([source], [[0]]))
-    read = plain.numbers(encoding.internal[0])
-    says = decoder.lexicon(torch.tensor([source]), covered(source)).exp()[0]
-    phrases = all_phrases(len(source))
-    chosen = {(i, j): plain.softmax(plain.linear(decoder.choose, read[j][i])) for i, j in phrases}
-    keys = {phrase: key(decoder, plain.numbers(encoding.embeddings[0]), phrase) for phrase in phrases}
+    read, embeddings = (plain.numbers(x[0]) for x in (encoding.internal, encoding.embeddings))
+    meant = [meanings(decoder.lexicon)[token] for token in source]
+    says = [math.fsum(meaning) for meaning in meant]
+    phrases, chosen = all_phrases(len(source)), {}
+    for i, j in phrases:
+        parts = zip((math.fsum(says[i : j + 1]), says[i], says[j]), plain.numbers(decoder.says_chosen), strict=True)
+        logits = plain.add(plain.linear(decoder.choose, read[j][i]), *(plain.scaled(*each) for each in parts))
+        chosen[i, j] = plain.softmax(logits)
+    worth = plain.numbers(decoder.says_found)
+    known = [
+        plain.add(plain.scaled(place not in hidden, word), plain.scaled(much, worth))
+        for place, (word, much) in enumerate(zip(embeddings, says, strict=True))
+    ]
+    keys = {phrase: key(decoder, known, phrase) for phrase in phrases}
     leaf, words, sides = {}, {}, ({}, {})
     for state in states(len(source), config.stays, config.operators):
         i, j, kept, o = state
         end, operator = kept == config.stays, plain.numbers(decoder.operator[o])
-        leaf[state] = 1.0 if i == j and end else plain.sigmoid(plain.linear(decoder.leaf, operator)[0])
-        words[state] = plain.numbers(says[phrases.index((i, j))])
         queries, relations, nexts = (
             plain.linear(layer, operator) for layer in (decoder.query, decoder.relation, decoder.next_operator)
         )
-        for side in range(2):
-            query, relation, following = (half(x, side) for x in (queries, relations, nexts))
-            weights: dict[Phrase | State, float] = {}
-            for a, b in phrases:
+
+        def found(n: int, state: State = state, queries=queries, relations=relations) -> dict[Phrase, float]:
+            """Weights of the parts of a phrase, and of itself: as the left child, the right one, or what a leaf says"""
+            i, j, *_ = state
+            weights = {}
+            for a, b in [(a, b) for a, b in phrases if i <= a and b <= j]:
                 lies = [a == i, a == i + 1, b == j, b == j - 1, (a, b) == (i, j), a == b]
-                score = plain.dot(query, half(keys[a, b], side)) / math.sqrt(config.width)
-                weight = math.exp(score + plain.dot(relation, [float(x) for x in lies]))
-                if (a, b) == (i, j) and not end:
-                    weights |= {(i, j, kept + 1, p): weight * x for p, x in enumerate(plain.softmax(following))}
-                elif (a, b) != (i, j) and i <= a and b <= j:
-                    weights[a, b] = weight
+                score = plain.dot(part(queries, n, 3), part(keys[a, b], n, 3)) / math.sqrt(config.width)
+                weights[a, b] = math.exp(score + plain.dot(part(relations, n, 3), [float(x) for x in lies]))
+            return weights
+
+        alone = {a: weight for (a, b), weight in found(2).items() if a == b}
+        shares = [weight / math.fsum(alone.values()) for weight in alone.values()]
+        said = plain.average(shares, [meant[a] for a in alone])
+        often = plain.sigmoid(plain.linear(decoder.leaf, operator)[0]) * math.fsum(said)
+        leaf[state] = 1.0 if i == j and end else often
+        words[state] = plain.scaled(1 / math.fsum(said), said)
+        for side in range(2):
+            weights: dict[Phrase | State, float] = {}
+            for phrase, weight in found(side).items():
+                if phrase != (i, j):
+                    weights[phrase] = weight
+                elif not end:
+                    following = plain.softmax(part(nexts, side, 2))
+                    weights |= {(i, j, kept + 1, p): weight * x for p, x in enumerate(following)}
             total = math.fsum(weights.values())
             sides[side][state] = {child: weight / total for child, weight in weights.items()}
     return Plain((0, len(source) - 1), chosen, leaf, *sides, words)
@@ -137,14 +184,9 @@ def sides(dist: LatentGrammar) -> tuple[Tensor, Tensor]:
     return left, right
 
 
-def half(x: list[float], side: int) -> list[float]:
-    return x[side * len(x) // 2 : (side + 1) * len(x) // 2]
-
-
-def covered(source: list[int]) -> Tensor:
-    """(1, P, S)"""
-    S = len(source)
-    return torch.tensor([[[i <= k <= j for k in range(S)] for i, j in all_phrases(S)]])
+def part(x: list[float], n: int, parts: int) -> list[float]:
+    size = len(x) // parts
+    return x[n * size : (n + 1) * size]
 
 
 # --- states, one by one -----------------------------------------------------------------------------------------------
@@ -168,7 +210,9 @@ def test_by_hand(operators, stays, window, source, beside):
         torch.testing.assert_close(dist.operator_logits[0, p].softmax(-1), torch.tensor(row, dtype=double))
     for s, state in enumerate(listed):
         assert dist.leaf_logits.sigmoid()[0, s].item() == pytest.approx(expected.leaf[state], abs=1e-12)
-        torch.testing.assert_close(dist.token_logits[0, s].exp(), torch.tensor(expected.words[state], dtype=double))
+        torch.testing.assert_close(
+            dist.token_logits[0, s].softmax(-1), torch.tensor(expected.words[state], dtype=double)
+        )
         for found, side in ((left, expected.left), (right, expected.right)):
             if expected.leaf[state] < 1:  # else there are no children
                 children = expected.children(side, state)
@@ -250,41 +294,152 @@ def test_what_is_read_chooses_operators_and_does_nothing_else():
     assert before.states == len(states(3, 2, 3)) == 6 * 3 * 3
 
 
-def test_an_operator_ends_phrases_of_every_kind_as_often():
-    """But for words that have nothing left to become."""
-    dist = distribution(tiny(), [3, 1, 2, 2])
-    often: dict[int, set[float]] = {o: set() for o in range(3)}
-    for (i, j, kept, o), logit in zip(states(4, 2, 3), dist.leaf_logits[0].tolist(), strict=True):
-        if i == j and kept == 2:
-            assert logit == math.inf
-        else:
-            often[o].add(logit)
-    assert [len(logits) for logits in often.values()] == [1, 1, 1]
-    assert len(set.union(*often.values())) == 3
+def test_at_first_all_words_are_alike():
+    """And it is worth nothing yet that some have more to say: neither to choose an operator, nor to find phrases."""
+    likeness = tiny()
+    fresh = Seq2Seq(likeness.config, likeness.source, likeness.target).double().eval()
+    one, other, longer = fresh.score(make_batch([[1, 2, 3], [4, 0, 4], [4, 0, 4, 4]], [[2, 1]] * 3)).tolist()
+    assert one == pytest.approx(other, abs=1e-12)
+    assert one != pytest.approx(longer, abs=1e-12)
+    little, much = (distribution(saying(fresh, [[x, 0, x]] * 5), [1, 2, 3]) for x in (0.1, 0.4))
+    for name in ("left_logits", "right_logits", "operator_logits"):
+        assert torch.equal(getattr(little, name), getattr(much, name))
+
+
+SAID = [[0.5, 0.1, 0.0], [0.0, 0.3, 0.3], [0.0, 0.3, 0.3], [0.1, 0.0, 0.9], [0.0, 0.2, 0.0]]
+"""The second word says what the third one does."""
 
 
 @pytest.mark.parametrize("window", [1, 2])
-def test_phrases_are_found_by_the_words_around_their_ends_alone(window):
-    """Another word in the middle of a source: what does not begin or end near it is found as before."""
-    model, middle = tiny(window=window), 2
-    one, other = (distribution(model, source) for source in ([3, 0, 1, 4, 2], [3, 0, 2, 4, 2]))
-    phrases = all_phrases(5)
+@pytest.mark.parametrize("alike", ["to say", "to read"])
+def test_phrases_are_found_by_the_words_around_their_ends_alone(window, alike):
+    """Another word in the middle of a source, which has the same to say or reads the same
+
+    Then what does not begin or end near it is found as before; what does not have it inside is done to as before.
+    """
+    model, middle = saying(tiny(window=window), SAID), 3
+    if alike == "to read":
+        saying(model, [*SAID[:2], [0.2, 0.0, 0.6], *SAID[3:]])
+        with torch.no_grad():
+            for table in (encoder_of(model).embedding, encoder_of(model).single):
+                table.weight[1] = table.weight[2]
+    one, other = (distribution(model, source) for source in ([3, 4, 0, 1, 4, 0, 3], [3, 4, 0, 2, 4, 0, 3]))
+    phrases = all_phrases(7)
     near = range(middle - window + 1, middle + window + 1)  # the gaps that see it; gap n is before word n
-    seen = torch.tensor([i in near or j + 1 in near for i, j in phrases])
-    assert seen.any()
-    assert not seen.all()
-    staying = seen.repeat_interleave(9)[:, None].expand(-1, 8)  # the columns of the phrase itself
-    changes = torch.cat([seen.expand(len(phrases) * 9, -1), staying], 1)
+    seen = [i in near or j + 1 in near for i, j in phrases]
+    staying = torch.tensor(seen).repeat_interleave(9)[:, None].expand(-1, 8)  # the columns of the phrase itself
+    changes = torch.cat([torch.tensor(seen).expand(len(phrases) * 9, -1), staying], 1)
     for name in ("left_logits", "right_logits"):
         before, after = getattr(one, name)[0], getattr(other, name)[0]
         possible = before > -math.inf
         assert torch.equal(possible, after > -math.inf)
         assert torch.equal(before != after, changes & possible)
-    inside = torch.tensor([i <= middle <= j for i, j in phrases])
+    inside = [i <= middle <= j for i, j in phrases]
     chosen = (dist.operator_logits[0, :, :3] for dist in (one, other))
-    assert torch.equal(torch.sub(*chosen).abs().amax(-1) > 1e-12, inside)  # sums of words differ in their roundings
-    assert torch.equal((one.token_logits != other.token_logits).any(-1)[0], inside.repeat_interleave(9))
-    assert torch.equal(one.leaf_logits, other.leaf_logits)
+    assert (torch.sub(*chosen).abs().amax(-1) > 1e-12).tolist() == inside  # sums of words differ in their roundings
+    words = {i for (i, j), is_seen in zip(phrases, seen, strict=True) if is_seen and i == j}
+    finds = [i < j and not words.isdisjoint(range(i, j + 1)) for i, j in phrases]  # one word finds itself
+    says = [a or (b and alike == "to read") for a, b in zip(finds, inside, strict=True)]
+    changed = (one.token_logits - other.token_logits).abs().amax(-1)[0] > 1e-9
+    assert changed.unflatten(0, (-1, 9)).tolist() == [[each] * 9 for each in says]
+
+
+# --- leaves -----------------------------------------------------------------------------------------------------------
+
+
+def is_certain(state: State, stays: int = 2) -> bool:
+    """One word that has been kept as often as it may has nothing left to become."""
+    i, j, kept, _ = state
+    return i == j and kept == stays
+
+
+def test_an_operator_ends_phrases_of_every_kind_as_often():
+    """Where all words have as much to say; but for words that have nothing left to become."""
+    model = saying(tiny(), [[0.6, 0.0, 0.0], [0.0, 0.3, 0.3], [0.2, 0.2, 0.2], [0.0, 0.0, 0.6], [0.1, 0.5, 0.0]])
+    dist = distribution(model, [3, 1, 2, 4, 0])
+    often: dict[int, set[float]] = {o: set() for o in range(3)}
+    for state, logit in zip(states(5, 2, 3), dist.leaf_logits[0].tolist(), strict=True):
+        if is_certain(state):
+            assert logit == math.inf
+        else:
+            often[state[-1]].add(round(logit, 9))
+    assert [len(logits) for logits in often.values()] == [1, 1, 1]
+    assert len(set.union(*often.values())) == 3
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 1e-4, 0.0])
+def test_a_leaf_is_as_probable_as_its_words_have_something_to_say(share):
+    """What they say stays the same."""
+    model, source = tiny(), [3, 1, 2, 4]
+    with torch.no_grad():
+        decoder_of(model).says_found.zero_()  # the same words are found
+    tables = ([plain.scaled(each, row) for row in SAID] for each in (1, share))
+    much, little = (distribution(saying(model, table), source) for table in tables)
+    certain = torch.tensor([is_certain(state) for state in states(4, 2, 3)])
+    assert torch.equal(little.leaf_logits[0] == math.inf, certain)
+    expected = torch.where(certain, 1, share * much.leaf_logits[0].sigmoid())
+    torch.testing.assert_close(little.leaf_logits[0].sigmoid(), expected, rtol=1e-9, atol=1e-30)
+    if share:
+        torch.testing.assert_close(little.token_logits.softmax(-1), much.token_logits.softmax(-1))
+
+
+@pytest.mark.parametrize("stays", [1, 2])
+@pytest.mark.parametrize("meaning", [[0.5, 0.1], [0.2, 0.0], [0.0, 1.0], [0.0, 0.0]], ids=sum)
+def test_one_word_alone(stays, meaning):
+    """A leaf as often as it has something to say, and at last surely: some sentence is said, though it say nothing."""
+    model = saying(tiny(operators=2, stays=stays, target_words=2), [[0.3, 0.3], meaning])
+    dist, decoder = distribution(model, [1]), decoder_of(model)
+    much = math.fsum(meaning)
+    said = plain.scaled(1 / much, meaning) if much else [0.5, 0.5]
+    for s, state in enumerate(states(1, stays, 2)):
+        ends = plain.sigmoid(plain.linear(decoder.leaf, plain.numbers(decoder.operator[state[-1]]))[0])
+        often = 1 if is_certain(state, stays) else ends * much
+        assert dist.leaf_logits[0, s].sigmoid().item() == pytest.approx(often, rel=1e-9, abs=1e-30)
+        assert dist.token_logits[0, s].softmax(-1).tolist() == pytest.approx(said, rel=1e-9, abs=1e-30)
+    scores = scores_of_all(model, [1], 2**stays)
+    assert math.fsum(map(math.exp, scores.values())) == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, double])
+def test_what_may_split_can(dtype):
+    """However sure an operator is to end, and though words say all they can: or nothing could be learned of it."""
+    model = saying(tiny(), [[1.0, 0.0, 0.0]] * 5).to(dtype)
+    with torch.no_grad():
+        decoder_of(model).leaf.bias.fill_(100)
+    score = model.score(make_batch([[3, 1, 2], [4]], [[0, 0], [0, 0]]))
+    assert (score < -10).all()
+    assert score.isfinite().all()
+    score.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_impossible_words_have_finite_gradients():
+    """In single precision: what is less probable than any number is as improbable as the least one."""
+    model = tiny().float()
+    decoder_of(model).lexicon.scale = 1e4
+    said = decoder_of(model).lexicon(torch.arange(5)[None])
+    assert (said.sum(-1) == 0).any()  # some have nothing to say
+    score = model.score(make_batch([[0, 1, 2, 3, 4], *([n] for n in range(5))], [[0, 1, 2]] * 6))
+    assert score.isfinite().all()
+    score.sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_padding_is_not_found_and_says_nothing():
+    """Whatever word it is."""
+    model, real = tiny(window=2), 3 * 9  # states, of the 3 phrases of two words; five words have 15
+    alone = distribution(model, [3, 1])
+    for fill in range(5):
+        dist = model.distribution(make_batch([[3, 1], [1, 2, 4, 0, 3]], [[0]] * 2, fill))
+        assert isinstance(dist, LatentGrammar)
+        assert dist.root[0] == alone.root[0]
+        torch.testing.assert_close(dist.operator_logits[0, :3], alone.operator_logits[0])
+        for name in ("leaf_logits", "token_logits"):
+            torch.testing.assert_close(getattr(dist, name)[0, :real], getattr(alone, name)[0])
+        for name in ("left_logits", "right_logits"):
+            parts, padding, staying = getattr(dist, name)[0, :real].tensor_split((3, 15), 1)
+            torch.testing.assert_close(torch.cat([parts, staying], 1), getattr(alone, name)[0])
+            assert (padding == -math.inf).all()
 
 
 # --- sentences --------------------------------------------------------------------------------------------------------
@@ -340,10 +495,14 @@ def test_the_depth_bounds_answers_alone():
 @pytest.mark.parametrize(
     "name",
     [
-        *(f"decoder.{name}" for name in ("operator", "edge", "begin.weight", "end.weight")),
+        *(
+            f"decoder.{name}"
+            for name in ("operator", "edge", "begin.weight", "end.weight", "says_chosen", "says_found")
+        ),
         *(f"decoder.{name}.weight" for name in ("choose", "leaf", "query", "relation", "next_operator")),
         *(f"decoder.{name}.bias" for name in ("choose", "leaf", "query", "relation", "next_operator")),
-        *(f"decoder.lexicon.{name}" for name in ("source.weight", "words", "weight.weight")),
+        *(f"decoder.lexicon.{name}" for name in ("source", "words")),
+        *(f"decoder.lexicon.{name}_activation.norm.weight" for name in ("source", "words")),
         *(f"encoder.{name}.weight" for name in ("embedding", "word", "first", "last", "single")),
         "encoder.alone",
     ],
@@ -511,37 +670,111 @@ def test_an_encoding_without_phrases():
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-def test_ends_are_hidden_in_training_alone():
-    """Of the words that tell where a phrase is."""
+def test_words_are_hidden_in_training_alone():
+    """And only where phrases are found."""
     model, batch = tiny(attention_dropout=0.5, dropout=0.0), some_batch()
-    still = model.score(batch)
+    still, before = model.score(batch), distribution(model, *some_pairs()[0])
     assert torch.equal(still, model.score(batch))
     model.train()
     torch.manual_seed(0)
     assert len({tuple(model.score(batch).tolist()) for _ in range(8)}) > 4
+    assert torch.equal(distribution(model, *some_pairs()[0]).operator_logits, before.operator_logits)
     same = tiny(attention_dropout=0.0, dropout=0.0).train()
     assert torch.equal(same.score(batch), still)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5])
-def test_each_of_the_words_around_ends_is_hidden_by_itself(share):
-    """In all phrases of a source at once, and in each source by chance: as if there were no weights for its place."""
-    settings = {"target_words": 2, "dropout": 0.0}
-    model, batch = tiny(attention_dropout=share, **settings), make_batch([[3, 1, 2]] * 1000, [[0, 1, 1]] * 1000)
-    expected = {}
-    for hidden in itertools.product([False, True], repeat=4):  # before and after the beginning, and the end
-        blind, width = tiny(**settings), model.config.width
-        with torch.no_grad():
-            places = itertools.product((decoder_of(blind).begin, decoder_of(blind).end), range(2))
-            for gone, (layer, place) in zip(hidden, places, strict=True):
-                layer.weight[:, place * width : (place + 1) * width] *= not gone
-            expected[hidden] = blind.score(make_batch([[3, 1, 2]], [[0, 1, 1]])).item()
-    values = torch.tensor(list(expected.values()), dtype=double)
+def test_each_word_is_hidden_by_itself(share):
+    """In all phrases of a source at once, and in each source by chance; though the word stand there once more."""
+    source, target = [3, 1, 3], (0, 1, 1)
+    model = tiny(attention_dropout=share, dropout=0.0, target_words=2)
+    cases = [places for n in range(4) for places in itertools.combinations(range(3), n)]
+    values = torch.tensor([math.log(inside(by_hand(model, source, hidden), target)) for hidden in cases], dtype=double)
+    assert values.sort().values.diff().amin() > 1e-6
     torch.manual_seed(0)
     with torch.no_grad():
-        distances = (model.train().score(batch)[:, None] - values).abs()
+        scores = model.train().score(make_batch([source] * 1000, [target] * 1000))
+    distances = (scores[:, None] - values).abs()
     assert (distances.amin(1) < 1e-9).all()
-    assert values.sort().values.diff().amin() > 1e-6
-    found = [list(expected)[n] for n in distances.argmin(1).tolist()]
-    chances = {hidden: share ** sum(hidden) * (1 - share) ** (4 - sum(hidden)) for hidden in expected}
+    found = [cases[n] for n in distances.argmin(1).tolist()]
+    chances = {hidden: share ** len(hidden) * (1 - share) ** (3 - len(hidden)) for hidden in cases}
     assert chi_square_p_value(found, chances) > 1e-3
+
+
+def test_a_word_that_is_nothing_is_as_one_that_is_hidden():
+    """Where phrases are found, and where operators are chosen; it says what it would."""
+    source, target, settings = [3, 1, 2], [0, 1, 1], {"dropout": 0.0, "target_words": 2}
+    model = tiny(**settings)
+    whole = model.score(make_batch([source], [target])).item()
+    with torch.no_grad():
+        encoder_of(model).embedding.weight[1] = encoder_of(model).single.weight[1] = 0
+        nothing = model.score(make_batch([source], [target])).item()
+        noisy = tiny(attention_dropout=0.5, word_noise=0.5, **settings).train()
+        torch.manual_seed(0)
+        scores = noisy.score(make_batch([source] * 2000, [target] * 2000))
+    for value in (whole, nothing):  # each is one of 64 that are equally probable
+        share = ((scores - value).abs() < 1e-9).double().mean().item()
+        assert abs(share - 1 / 64) < 4 * (1 / 64 / 2000) ** 0.5
+    assert whole != pytest.approx(nothing, abs=1e-6)
+
+
+def with_queries_of_no_operator(model: Seq2Seq) -> Seq2Seq:
+    """All operators find the same phrases: dropout of operators does not change which."""
+    decoder = decoder_of(model)
+    with torch.no_grad():
+        for layer in (decoder.query, decoder.relation, decoder.next_operator):
+            layer.weight.zero_()
+    return model
+
+
+def test_dropout_of_operators_and_of_the_words_that_phrases_are_found_by():
+    """In each source by itself."""
+    model, sources = tiny(dropout=0.5, attention_dropout=0.0), [[3, 1, 2]] * 2
+    one, other = distribution(model.train(), *sources).leaf_logits[:, :3]  # of the first word, which finds itself
+    assert (one != other).all()
+    one, other = distribution(with_queries_of_no_operator(model), *sources).left_logits
+    assert not torch.equal(one, other)
+    one, other = distribution(model.eval(), *sources).left_logits
+    assert torch.equal(one, other)
+
+
+def test_how_much_a_word_has_to_say_is_never_hidden():
+    """Its vector is; but here that is nothing."""
+    model = with_queries_of_no_operator(tiny(attention_dropout=0.9, dropout=0.5, word_noise=0.9))
+    with torch.no_grad():
+        encoder_of(model).embedding.weight.zero_()
+    before, after = (distribution(model.train(mode), [3, 1, 2, 4]) for mode in (False, True))
+    for name in ("left_logits", "right_logits", "token_logits"):
+        torch.testing.assert_close(getattr(after, name), getattr(before, name))
+    with torch.no_grad():
+        decoder_of(model).says_found.zero_()
+    assert not torch.allclose(distribution(model.eval(), [3, 1, 2, 4]).left_logits, before.left_logits)
+
+
+def test_phrases_are_out_of_reach_in_training():
+    """Those of several words, each as often; for whom it is out of reach, it is for all. Nobody loses his own."""
+    share, sources = 0.3, [[3, 1, 2]] * 2000
+    model = tiny(phrase_dropout=share, dropout=0.0, attention_dropout=0.0, operators=2)
+    whole = distribution(model.eval(), sources[0])
+    torch.manual_seed(0)
+    dist = distribution(model.train(), *sources)
+    phrases = all_phrases(3)
+    for n, (i, j) in enumerate(phrases):
+        parents = torch.tensor([a <= i and j <= b and (a, b) != (i, j) for a, b in phrases]).repeat_interleave(6)
+        for name in ("left_logits", "right_logits"):
+            there, always = getattr(dist, name)[:, parents, n] > -math.inf, getattr(whole, name)[0, parents, n]
+            assert (always > -math.inf).all()
+            assert (there.all(1) | ~there.any(1)).all()
+            lost = (~there[:, :1]).double().mean().item() if parents.any() else 0.0
+            assert (
+                lost == 0
+                if i == j or not parents.any()
+                else abs(lost - share) < 4 * (share * (1 - share) / 2000) ** 0.5
+            )
+    lost = {
+        n: dist.left_logits[:, -1, n] == -math.inf for n, (i, j) in enumerate(phrases) if (i, j) in ((0, 1), (1, 2))
+    }
+    both = torch.stack(list(lost.values())).all(0).double().mean().item()
+    assert abs(both - share**2) < 4 * (share**2 / 2000) ** 0.5  # one is not lost because the other is
+    staying = len(phrases) + 2 - 1  # the first column of the next level
+    assert (dist.left_logits[:, 0, staying] > -math.inf).all()

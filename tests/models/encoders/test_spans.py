@@ -150,10 +150,29 @@ def test_what_is_unreadable_is_nothing_in_every_phrase():
     assert torch.equal(encoding.embeddings, encoder.embedding(tokens))
 
 
-def test_words_are_small_at_first():
-    """So that one that is never read with others adds as good as nothing."""
-    torch.manual_seed(0)
-    encoder = Spans(ModelConfig(width=64), 500)
-    for weights in (encoder.embedding.weight, encoder.single.weight):
-        assert abs(weights.mean().item()) < 4 * 0.05 / weights.numel() ** 0.5
-        assert abs(weights.std().item() - 0.05) < 4 * 0.05 / (2 * weights.numel()) ** 0.5
+def test_every_word_begins_as_one_that_is_not_heard():
+    """So one that is never seen in a phrase adds nothing to it; but each can be learned."""
+    encoder = Spans(ModelConfig(width=4), 5).double().eval()
+    tokens, lengths = padded(SENTENCES)
+    encoding = encoder(tokens, lengths)
+    for b, sentence in enumerate(SENTENCES):
+        for i, j in all_phrases(sentence):
+            expected = phrase_by_hand(encoder, [None] * (j - i + 1))
+            assert torch.equal(encoding.internal[b, j, i], expected)
+    assert not encoding.embeddings.any()
+    encoding.internal.sum().backward()
+    for table in (encoder.embedding, encoder.single):
+        assert table.weight.grad is not None
+        assert table.weight.grad.any(1).all()
+
+
+def test_a_word_that_is_nothing_is_as_one_that_is_not_heard():
+    encoder = tiny_encoder()
+    with torch.no_grad():
+        encoder.embedding.weight[2] = encoder.single.weight[2] = 0
+    for sentence in ([2], [1, 2], [2, 3], [4, 2, 2, 0]):
+        unheard = [None if token == 2 else token for token in sentence]
+        internal = encoder(*padded([sentence])).internal[0]
+        for i, j in all_phrases(sentence):
+            expected = phrase_by_hand(encoder, unheard[i : j + 1])
+            torch.testing.assert_close(internal[j, i], expected, rtol=0, atol=1e-12)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.decoders.decoder import Decoded, TreeDecoder, as_answers, chosen_depth, stacked
@@ -17,6 +18,8 @@ from torch_ctree.models.lexicon import Lexicon
 from torch_ctree.trees import Derivation, LatentGrammar
 
 RELATIONS = 6
+CERTAIN = 1e-6
+"""No leaf is more certain than by this."""
 SAMPLES = 64
 """Drawn for each sentence, where more than one answer is asked for."""
 
@@ -52,7 +55,14 @@ class Grammar(TreeDecoder):
     that is new to it.
 
     Children are found by ``config.window`` words on each side of where a phrase begins and of where it ends, and by how
-    it lies in its parent's. A leaf says a word of its phrase, by a lexicon.
+    it lies in its parent's. In the same way a leaf finds the word of its phrase that it says, in the target's language,
+    by a lexicon; the less that word has to say, the less probable is a leaf.
+
+    In training words are hidden: the share ``config.word_noise`` where an operator is chosen, and
+    ``config.attention_dropout`` where phrases are found. How much a word has to say is never hidden, and a word alone
+    is enough to learn it: so one that has only been seen alone is known for what it is among others. And phrases of
+    several words may be out of reach, the share ``config.phrase_dropout``, so that other ways are learned than the one
+    that was found first.
     """
 
     needs_phrases = True
@@ -61,15 +71,19 @@ class Grammar(TreeDecoder):
         super().__init__()
         width, self.operators, self.window = config.width, config.operators, config.window
         self.levels = config.stays + 1
-        self.depth, self.blindness = config.depth, config.attention_dropout
+        self.depth, self.blindness, self.scarcity = config.depth, config.attention_dropout, config.phrase_dropout
         self.choose = nn.Linear(width, self.operators)
         self.operator = nn.Parameter(torch.randn(self.operators, 2 * width))
         self.leaf = nn.Linear(2 * width, 1)
-        self.query = nn.Linear(2 * width, 2 * width)  # for the left child and for the right one, as in what follows
-        self.relation = nn.Linear(2 * width, 2 * RELATIONS)
+        self.query = nn.Linear(2 * width, 3 * width)  # for the left child, the right one, and the word of a leaf
+        self.relation = nn.Linear(2 * width, 3 * RELATIONS)
         self.next_operator = nn.Linear(2 * width, 2 * self.operators)
+        self.says_chosen = nn.Parameter(
+            torch.zeros(3, self.operators)
+        )  # what it is worth that words have to say something
+        self.says_found = nn.Parameter(torch.zeros(width))
         self.edge = nn.Parameter(torch.randn(width))  # stands before the first word, and after the last
-        self.begin, self.end = (nn.Linear(2 * self.window * width, 2 * width, bias=False) for _ in range(2))
+        self.begin, self.end = (nn.Linear(2 * self.window * width, 3 * width, bias=False) for _ in range(2))
         self.lexicon = Lexicon(width, words, source_words)
         self.dropout = Dropout(config.dropout)
 
@@ -83,32 +97,52 @@ class Grammar(TreeDecoder):
         phrases = Phrases.of(encoding.mask.shape[1], encoding.mask.device)
         lengths = encoding.mask.sum(1)
         operators = self.dropout(self.operator.expand(len(lengths), -1, -1))  # (B, O, 2H)
-        left, right = self._transitions(operators, phrases, encoding, lengths).unbind(1)
-        says = self.lexicon(encoding.tokens, _covered(phrases, encoding.mask))  # (B, P, K)
-        tokens = says.repeat_interleave(self.levels * self.operators, 1)
-        leaf = self._leaf_logits(operators, phrases)
-        choice = self._choice_logits(encoding.internal, phrases)
+        meaning = self.lexicon(encoding.tokens)  # (B, S, K)
+        says = meaning.sum(-1)
+        *sides, words = self._scores(operators, phrases, encoding, says, lengths)
+        stays = self._next_operator(operators)
+        left, right = (self._transitions(*side, phrases) for side in zip(sides, stays, strict=True))
+        said = self._found(words, phrases, encoding.mask) @ meaning[:, None]  # (B, P, O, K)
+        said = said.clamp_min(torch.finfo(said.dtype).tiny)
+        tokens = said.log()[:, :, None].expand(-1, -1, self.levels, -1, -1).flatten(1, 3)
+        leaf = self._leaf_logits(operators, phrases, said.sum(-1))
+        choice = self._choice_logits(encoding.internal, says, phrases)
         root = lengths * (lengths - 1) // 2
         depth = chosen_depth(depth, self.depth)
         return LatentGrammar(leaf, left, right, tokens, root, choice, depth, validate_args=False)
 
-    def _choice_logits(self, internal: Tensor, phrases: Phrases) -> Tensor:
-        """internal (B, S, S, H) → (B, P, L · O): of a phrase, which operator, on the first level"""
+    def _choice_logits(self, internal: Tensor, says: Tensor, phrases: Phrases) -> Tensor:
+        """internal (B, S, S, H), says (B, S) → (B, P, L · O): of a phrase, which operator, on the first level"""
         place = phrases.last * internal.shape[1] + phrases.first
         logits = self.choose(internal.flatten(1, 2).index_select(1, place))  # (B, P, O)
+        before = nn.functional.pad(says.cumsum(1), (1, 0))
+        parts = before[:, phrases.last + 1] - before[:, phrases.first], says[:, phrases.first], says[:, phrases.last]
+        logits = logits + torch.stack(parts, -1) @ self.says_chosen
         return nn.functional.pad(logits, (0, (self.levels - 1) * self.operators), value=-math.inf)
 
-    def _leaf_logits(self, operators: Tensor, phrases: Phrases) -> Tensor:
-        """(B, O, 2H) → (B, P · L · O). One word that has stayed as often as it may has nothing to become."""
+    def _found(self, scores: Tensor, phrases: Phrases, mask: Tensor) -> Tensor:
+        """scores of what leaves say, (B, P, O, P) → (B, P, O, S): how often each word is found"""
+        words = torch.arange(mask.shape[1], device=scores.device)
+        found = scores.index_select(-1, words * (words + 3) // 2).clamp_min(torch.finfo(scores.dtype).min)
+        return found.masked_fill(~_covered(phrases, mask)[:, :, None], -math.inf).softmax(-1)
+
+    def _leaf_logits(self, operators: Tensor, phrases: Phrases, said: Tensor) -> Tensor:
+        """(B, O, 2H), how much is said (B, P, O) → (B, P · L · O)
+
+        One word that has stayed as often as it may has nothing to become.
+        """
         last = torch.arange(self.levels, device=operators.device) == self.levels - 1
         nothing = (phrases.first == phrases.last)[:, None] & last  # (P, L)
-        return self.leaf(operators)[:, None, None, :, 0].masked_fill(nothing[..., None], math.inf).flatten(1)
+        log_leaf = logsigmoid(self.leaf(operators))[:, None, :, 0] + said.log()  # (B, P, O)
+        logits = log_leaf - torch.log(-torch.expm1(log_leaf.clamp_max(-CERTAIN)))
+        return logits[:, :, None].masked_fill(nothing[..., None], math.inf).flatten(1)
 
-    def _transitions(self, operators: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
-        """(B, 2, P · L · O, P + L · O − 1): logits of both children's states, as ``LatentGrammar`` has them"""
-        scores = self._scores(operators, phrases, encoding, lengths)  # (B, 2, P, O, P)
-        stays = scores.diagonal(dim1=2, dim2=4).transpose(2, 3)[..., None]  # (B, 2, P, O, 1)
-        stays = stays + self._next_operator(operators)[:, :, None]  # (B, 2, P, O, O)
+    def _transitions(self, scores: Tensor, operators: Tensor, phrases: Phrases) -> Tensor:
+        """scores of children's phrases, (B, P, O, P), and of operators where it is the same one, (B, O, O) → logits
+
+        (B, P · L · O, P + L · O − 1), as ``LatentGrammar`` has them
+        """
+        stays = scores.diagonal(dim1=1, dim2=3).mT[..., None] + operators[:, None]  # (B, P, O, O)
         parts = scores.masked_fill(phrases.same[:, None], -math.inf)
         levels = []
         for level in range(self.levels):
@@ -118,43 +152,44 @@ class Grammar(TreeDecoder):
             before = min(level + 1, self.levels - 1) * self.operators
             room = before - 1, (self.levels - 1) * self.operators - before
             levels.append(torch.cat([parts, nn.functional.pad(stays, room, value=-math.inf)], -1))
-        return torch.stack(levels, 3).flatten(2, 4)
+        return torch.stack(levels, 2).flatten(1, 3)
 
-    def _scores(self, operators: Tensor, phrases: Phrases, encoding: Encoding, lengths: Tensor) -> Tensor:
-        """(B, 2, P, O, P): logits of the phrases of both children"""
-        key = self._keys(encoding.embeddings, phrases, lengths)  # (B, 2, P, H)
+    def _scores(
+        self, operators: Tensor, phrases: Phrases, encoding: Encoding, says: Tensor, lengths: Tensor
+    ) -> tuple[Tensor, ...]:
+        """(B, P, O, P) each: logits of the phrases of both children, and of what a leaf says"""
         query, relation = (
-            layer(operators).unflatten(-1, (2, -1)).transpose(1, 2) for layer in (self.query, self.relation)
-        )  # (B, 2, O, H), (B, 2, O, R)
-        found = query @ key.mT / math.sqrt(key.shape[-1])  # (B, 2, O, P)
+            layer(operators).unflatten(-1, (3, -1)).transpose(1, 2) for layer in (self.query, self.relation)
+        )  # (B, 3, O, H), (B, 3, O, R)
+        key = self._keys(encoding, says, phrases, lengths)  # (B, 3, P, H)
+        found = query @ key.mT / math.sqrt(key.shape[-1])  # (B, 3, O, P)
         lies = torch.einsum("bcor,rpq->bcpoq", relation, phrases.relations.to(relation.dtype))
         real = phrases.last < lengths[:, None]  # (B, P)
+        if self.training and self.scarcity:
+            there = torch.rand(real.shape, device=real.device) >= self.scarcity
+            real = real & (there | (phrases.first == phrases.last))
         part = phrases.inside & real[:, None] | phrases.same  # (B, P, P); what is no phrase becomes itself
-        return (found[:, :, None] + lies).masked_fill(~part[:, None, :, None], -math.inf)
+        return (found[:, :, None] + lies).masked_fill(~part[:, None, :, None], -math.inf).unbind(1)
 
-    def _next_operator(self, operators: Tensor) -> Tensor:
-        """(B, 2, O, O): log-probabilities of both children's operators where they have the same phrase"""
-        return self.next_operator(operators).unflatten(-1, (2, -1)).transpose(1, 2).log_softmax(-1)
+    def _next_operator(self, operators: Tensor) -> tuple[Tensor, ...]:
+        """(B, O, O) each: log-probabilities of both children's operators where they have the same phrase"""
+        return self.next_operator(operators).unflatten(-1, (2, -1)).log_softmax(-1).unbind(2)
 
-    def _keys(self, words: Tensor, phrases: Phrases, lengths: Tensor) -> Tensor:
-        """(B, S, H) → (B, 2, P, H): of every phrase, by the words on both sides of where it begins and where it ends
+    def _keys(self, encoding: Encoding, says: Tensor, phrases: Phrases, lengths: Tensor) -> Tensor:
+        """(B, 3, P, H): of every phrase, by the words on both sides of where it begins and where it ends"""
+        past = torch.arange(encoding.mask.shape[1], device=lengths.device)[:, None] >= lengths[:, None, None]
+        edge = self.edge.expand(len(lengths), self.window, -1)
+        words = self._shown(encoding.embeddings) + says[..., None] * self.says_found
+        padded = torch.cat([edge, torch.where(past, self.edge, words), edge], 1)
+        gaps = padded.unfold(1, 2 * self.window, 1).mT.flatten(2)  # (B, S + 1, 2kH): gap n is before word n
+        key = self.begin(gaps).index_select(1, phrases.first) + self.end(gaps).index_select(1, phrases.last + 1)
+        return key.unflatten(-1, (3, -1)).transpose(1, 2)
 
-        In training each of those is hidden now and then, in all phrases of a source, so that none is all there is.
-        """
-        past = torch.arange(words.shape[1], device=words.device) >= lengths[:, None]
-        edge = self.edge.expand(len(words), self.window, -1)
-        padded = torch.cat([edge, torch.where(past[..., None], self.edge, words), edge], 1)
-        gaps = padded.unfold(1, 2 * self.window, 1).transpose(2, 3)  # (B, S + 1, 2k, H): gap n is before word n
-        begin, end = (layer(self._shown(gaps).flatten(2)) for layer in (self.begin, self.end))  # (B, S + 1, 2H)
-        key = begin.index_select(1, phrases.first) + end.index_select(1, phrases.last + 1)
-        return key.unflatten(-1, (2, -1)).transpose(1, 2)
-
-    def _shown(self, gaps: Tensor) -> Tensor:
-        """(B, S + 1, 2k, H), in training some of the 2k hidden."""
+    def _shown(self, words: Tensor) -> Tensor:
+        """(B, S, H), in training some of the words hidden, so that phrases are found beside others that are new."""
         if self.training and self.blindness:
-            shown = torch.rand(len(gaps), 1, gaps.shape[2], 1, device=gaps.device) >= self.blindness
-            gaps = gaps * shown
-        return self.dropout(gaps)
+            words = words * (torch.rand(words.shape[:2], device=words.device) >= self.blindness)[..., None]
+        return self.dropout(words)
 
     def best(self, distribution: LatentGrammar) -> Derivation:
         """What every vertex would most probably do."""

@@ -10,9 +10,6 @@ from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders.encoding import Encoding, SourceEncoder
 from torch_ctree.models.encoders.recurrence import at_end, real
 
-SMALL = 0.05
-"""Of words at first: one that is never seen among others stays almost as one that is not heard."""
-
 
 class SpanEncoding(Encoding):
     """Phrases as nodes: what begins after its last word is none, and is not attended to."""
@@ -33,7 +30,7 @@ class Spans(SourceEncoder):
     have in common that are alone, and a vector of its own: nothing that is learned of it changes it among others.
 
     In training a share of the words, ``config.word_noise``, is not heard. So what is made of a phrase cannot hang on
-    each of its words, and a word never seen in such a phrase does little harm: it begins as small as one not heard.
+    each of its words. Every word begins as one that is not heard: so one that has never been seen in a phrase is none.
     """
 
     reads_phrases = True
@@ -47,7 +44,7 @@ class Spans(SourceEncoder):
         self.alone = nn.Parameter(torch.randn(width))
         self.single = nn.Embedding(vocabulary, width)
         for table in (self.embedding, self.single):
-            nn.init.normal_(table.weight, std=SMALL)
+            nn.init.zeros_(table.weight)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> SpanEncoding:
