@@ -47,7 +47,7 @@ def test_how_many_are_right():
 
 
 def test_the_settings_of_a_run():
-    config = training.settings(3, "somewhere", "scan-length", "bf16-mixed")
+    config = training.settings(3, "somewhere", "paper-scan-length", "bf16-mixed")
     assert (config.seed, config.data.root, config.data.name) == (3, "somewhere", "scan-length")
     assert (config.model.depth, config.trainer.precision) == (8, "bf16-mixed")
 

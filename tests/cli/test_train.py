@@ -27,7 +27,7 @@ def chosen(monkeypatch, tmp_path):
 
     def train(config, folder, resume, console):
         runs.append((config, folder))
-        return running.Finished(folder, {"epoch": 1, "validation_accuracy": 0.5}, 1)
+        return running.Finished(folder, {"epoch": 1, "validation_accuracy": 0.5}, 1, 1)
 
     monkeypatch.setattr(running, "train", train)
     monkeypatch.chdir(tmp_path)
@@ -64,7 +64,7 @@ def test_a_preset_yields_to_a_file_and_both_to_flags(ctree, chosen):
     ctree("train", *given)
     ctree("train", *given, "--seed", "4")
     (config, folder), (other, other_folder) = chosen
-    assert (config.data.name, config.model.depth) == ("scan-jump", 8)  # the preset's
+    assert (config.data.name, config.model.depth) == ("scan-jump", 20)  # the preset's
     assert (config.seed, config.model.width) == (3, 32)  # the file's
     assert (config.model.slots, config.optimisation.lr) == (2, 1e-3)  # the flags'
     assert (other.seed, folder, other_folder) == (4, Path("runs/scan-jump-3"), Path("runs/scan-jump-4"))

@@ -53,10 +53,11 @@ def test_a_run_and_all_that_is_said_of_it(small):
     assert {name: found[name] for name in ("hardware", "versions", "commit")} == {
         name: here[name] for name in ("hardware", "versions", "commit")
     }
-    assert (found["command"], found["preset"], found["epochs"]) == (
+    assert (found["command"], found["preset"], found["epochs"], found["attempts"]) == (
         "ctree reproduce scan",
         "paper-scan-length-om-ctree",
         3,
+        1,
     )
     assert found["settings"]["optimisation"]["max_epochs"] == 3
     lines = (job.folder / "metrics.csv").read_text().splitlines()

@@ -144,8 +144,10 @@ def test_an_attempt_that_is_not_good_enough_in_time_is_followed_by_another(tmp_p
     scripted(NEVER_ENOUGH)
     finished, said = run(place, tmp_path / "run", restart_after=2, restart_below=0.5, patience=0, max_epochs=7, lr=1.0)
     assert [row["attempt"] for row in rows(tmp_path / "run")] == [1, 1, 2, 2, 3, 3, 3]
-    assert [row["learning_rate"] for row in rows(tmp_path / "run")] == [1, 1, 1, 1, 1, 1, 0.5]  # each attempt waits anew
+    rates = [row["learning_rate"] for row in rows(tmp_path / "run")]
+    assert rates == [1, 1, 1, 1, 1, 1, 0.5]  # each attempt waits anew
     assert finished.best["epoch"] == 5
+    assert (finished.epochs, finished.attempts) == (7, 3)
     assert "attempt 1: no more than 30.00% in 2 epochs, less than 50.00%; beginning anew" in said
     assert said.count("beginning anew") == 2
 

@@ -142,6 +142,7 @@ def work(job: Job, tell: Tell) -> Result | None:
         "origin": task.origin,
         "parameters": model.parameter_count,
         "epochs": finished.epochs,
+        "attempts": finished.attempts,
         "best_epoch": finished.best["epoch"],
         "validation_accuracy": finished.best["validation_accuracy"],
         "metrics": metrics,

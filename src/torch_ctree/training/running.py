@@ -52,7 +52,9 @@ class Finished:
     best: dict[str, float]
     """The metrics of the best epoch, whose model is in the folder."""
     epochs: int
-    """How many there were."""
+    """How many there were, of all attempts."""
+    attempts: int
+    """How often it began."""
 
 
 def train(
@@ -120,7 +122,7 @@ def _train(
         else:
             _fit(trainer, module, path)
     assert keeper.best is not None
-    return Finished(folder, keeper.best, len(keeper.history))
+    return Finished(folder, keeper.best, len(keeper.history), int(keeper.history[-1]["attempt"]))
 
 
 def _on_gpu(settings: TrainerConfig) -> bool:
