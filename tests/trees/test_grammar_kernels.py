@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning"),  # bounded after that
 ]
 inf = math.inf
-sizes = pytest.mark.parametrize(("N", "P", "A"), [(1, 3, 2), (2, 2, 2), (4, 3, 1), (4, 2, 4), (5, 5, 3)])
+sizes = pytest.mark.parametrize(("N", "P", "A"), [(1, 3, 2), (2, 2, 2), (3, 3, 1), (4, 4, 3)])
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def test_as_in_torch(N, P, A):
 
 
 @pytest.mark.usefixtures("blocks", "memory")
-@pytest.mark.parametrize(("N", "P", "A", "impossible"), [(4, 3, 3, 0.2), (5, 2, 4, 0.6)])
+@pytest.mark.parametrize(("N", "P", "A", "impossible"), [(3, 3, 3, 0.2), (4, 2, 4, 0.6)])
 def test_impossible_transitions_splits_and_leaves(N, P, A, impossible):
     expected, found = both(grammar(N, P, A, B=4, impossible=impossible), random_lengths(N, 4), torch.randn(4))
     assert_same_chart(found[0], expected[0], rtol=1e-5, atol=0)
@@ -128,7 +128,7 @@ def test_impossible_sentences():
         assert (part[:2] == 0).all()
 
 
-@pytest.mark.parametrize(("N", "P", "A", "scale"), [(5, 3, 3, 10.0), (5, 3, 3, 150.0), (6, 2, 2, 40.0)])
+@pytest.mark.parametrize(("N", "P", "A", "scale"), [(4, 3, 3, 150.0), (5, 2, 2, 20.0)])
 def test_extreme_logits(N, P, A, scale):
     given, lengths, grad = grammar(N, P, A, B=3, scale=scale), random_lengths(N, 3), torch.tensor([1.0, -2.0, 0.0])
     (expected, theirs), (found, ours) = both(given, lengths, grad)
@@ -146,9 +146,9 @@ def test_extreme_logits(N, P, A, scale):
 
 
 def test_scales_far_from_zero():
-    given = grammar(9, 3, 2)
-    leaves = given[0] - 300 * torch.rand(2, 9, 1)
-    (expected, theirs), (found, ours) = both((leaves, *given[1:]), random_lengths(9), torch.ones(2))
+    given = grammar(6, 3, 2)
+    leaves = given[0] - 500 * torch.rand(2, 6, 1)
+    (expected, theirs), (found, ours) = both((leaves, *given[1:]), random_lengths(6), torch.ones(2))
     assert expected.scale.min() < -1500
     assert_same_chart(found, expected, rtol=1e-5, atol=0)
     assert_same_outside(ours, theirs, rtol=1e-4, atol=1e-6)
@@ -161,6 +161,7 @@ def test_no_less_exact_than_in_torch():
         torch.testing.assert_close(getattr(ours, name).double(), getattr(exact, name), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.skipif(DEVICE.type != "cuda", reason="in the interpreter nothing happens at once")
 def test_the_same_each_time():
     given, lengths, grad = grammar(5, 4, 3), torch.tensor([5, 4]), torch.ones(2)
     (_, first), (_, second) = (both(given, lengths, grad)[1] for _ in range(2))
@@ -199,7 +200,7 @@ def test_an_empty_batch():
 
 
 @pytest.mark.usefixtures("blocks", "memory")
-@pytest.mark.parametrize(("N", "P", "A", "scale"), [(1, 2, 2, 1.0), (3, 3, 1, 1.0), (4, 4, 3, 2.0), (4, 3, 3, 60.0)])
+@pytest.mark.parametrize(("N", "P", "A", "scale"), [(1, 2, 2, 1.0), (3, 3, 1, 1.0), (4, 3, 3, 60.0)])
 def test_by_logits(N, P, A, scale):
     leaves, split, left, right, root = grammar(N, P, A, scale=scale, impossible=0.1)
     left, right, lengths, grad = probabilities(left), probabilities(right), random_lengths(N), torch.tensor([1.0, -2.0])
@@ -216,7 +217,7 @@ def test_by_logits(N, P, A, scale):
 # --- log p(x) ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("N", "scale", "impossible"), [(1, 1.0, 0.0), (5, 1.0, 0.3), (5, 60.0, 0.0)])
+@pytest.mark.parametrize(("N", "scale", "impossible"), [(1, 1.0, 0.0), (4, 1.0, 0.3), (4, 60.0, 0.0)])
 def test_log_prob_and_its_gradients(N, scale, impossible, monkeypatch):
     leaves, split, left, right, root = grammar(N, 4, 3, B=3, scale=scale, impossible=impossible)
     lengths, grad = random_lengths(N, 3), torch.tensor([1.0, -0.5, 2.0])
@@ -260,7 +261,7 @@ def test_through_the_distribution(monkeypatch):
 # --- launches ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("N", [2, 6])
+@pytest.mark.parametrize("N", [2, 3])
 def test_launches(N, monkeypatch):
     """Two kernels and two products a width, both ways."""
     launched, launch = [], kernels._launch
