@@ -26,11 +26,13 @@ def seed():
     torch.manual_seed(0)
 
 
-@pytest.fixture(params=["", "small"])
+@pytest.fixture(params=["", "small"] if DEVICE.type == "cuda" else ["small"])
 def blocks(request, monkeypatch):
-    """Once as they are, which is one for sizes such as here; once so small that every loop goes round."""
+    """So small that every loop goes round; on a GPU also as they are, which other tests have in the interpreter."""
     if request.param:
         small = {"STATES": 4, "SPLITS": 2, "TILE": 8, "SCALES": 2, "ROWS": 2, "COLUMNS": 4}
+        if DEVICE.type == "cpu":
+            small |= {"SPANS": 2}  # compiled products have 16 at least
         for name, value in small.items():
             monkeypatch.setattr(kernels, name, value)
 
@@ -182,7 +184,7 @@ def test_strides():
     assert_same_outside(found[1], expected[1], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("N", "P", "A"), [(17, 1, 2), (3, 2, 17)])
+@pytest.mark.parametrize(("N", "P", "A"), [*([(17, 1, 2)] if DEVICE.type == "cuda" else []), (2, 2, 17)])
 def test_more_spans_or_operators_than_a_product_takes_at_least(N, P, A):
     expected, found = both(grammar(N, P, A, B=1), torch.tensor([N]), torch.ones(1))
     assert_same_chart(found[0], expected[0], rtol=1e-5, atol=0)
