@@ -502,7 +502,7 @@ def test_the_tree_of_a_target_by_a_grammar(ctree, grammar):
     assert ctree("parse", grammar, "--source", SOURCE, "--target", TARGET, "--topk", 1) == (
         f"{SOURCE}\n{TARGET}\n"
         f"probability of the target, over all trees: {math.exp(found['log_prob']):.4g} (log {found['log_prob']:.4f})\n"
-        f"tree 1: probability {best['probability']:.4f} given the target, with its phrases\n"
+        f"tree 1: probability {best['probability']:.4f} given the target\n"
         f"{draw(Tree.fromstring(best['tree']))}\n"
     )
 

@@ -51,3 +51,6 @@ def test_the_first_answers_of_each_kind():
         assert one["output"] == model.answer(one["source"])[0].text
         assert one["tree"].startswith("(")
     assert metrics["cells"]["none"]["once"]["total"] == metrics["pairs"]
+    simplest = min(tiny_task(model).test, key=lambda pair: len(pair.target.split()))
+    assert test["cells"]["none"]["once"]["source"] == simplest.source
+    assert list(test["cells"]["none"]["once"]) == ["source", "target", "output", "tree"]

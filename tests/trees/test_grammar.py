@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import re
+from collections import Counter
 from functools import cache
 from typing import Any
 
@@ -533,6 +535,69 @@ def test_posterior_by_enumeration(N):
         assert best.log_prob[b].item() == pytest.approx(math.log(p / evidence))
 
 
+@pytest.mark.parametrize("N", [1, 2, 3, 4])
+def test_consensus_and_trees_by_enumeration(N):
+    dist = random_grammar(4, 3, 2, scale=2.0)
+    tokens = torch.randint(2, (4, N))
+    post = dist.posterior(tokens)
+    best, marginals = post.consensus(), post.span_marginals()
+    for b in range(4):
+        parses = list(Naive(dist, b).parses(tokens[b].tolist()))
+        evidence, shares, worth = sum(p for p, *_ in parses), Counter(), {}
+        for p, vertices, spans in parses:
+            shares[vertices] += p / evidence
+            worth[vertices] = sum(marginals[b, start, end - 1].item() for start, end in spans)
+        (found,) = leaves(best.vertices[b])
+        assert worth[found] == pytest.approx(max(worth.values()))
+        assert best.log_prob[b].item() == pytest.approx(math.log(shares[found]))
+        for vertices, share in shares.items():
+            every = torch.tensor([vertices] * 4)
+            assert post.log_prob(every)[b].item() == pytest.approx(math.log(share))
+
+
+def test_consensus_of_sentences_of_many_lengths():
+    dist = random_grammar(4, 5, 4, dtype=torch.float32)
+    tokens, lengths = torch.randint(4, (4, 30)), torch.tensor([30, 1, 11, 2])
+    best = dist.posterior(tokens, lengths).consensus()
+    for b, length in enumerate(lengths.tolist()):
+        alone = LatentGrammar(
+            *(x[b : b + 1] for x in (dist.leaf_logits, dist.left_logits, dist.right_logits, dist.token_logits)),
+            root=dist.root[b : b + 1],
+        )
+        post = alone.posterior(tokens[b : b + 1, :length])
+        same = post.consensus()
+        assert best.vertices[b, :length].tolist() == same.vertices[0].tolist()
+        torch.testing.assert_close(best.log_prob[b], same.log_prob[0], rtol=0, atol=1e-4)
+        torch.testing.assert_close(post.log_prob(same.vertices), same.log_prob, rtol=0, atol=1e-4)
+        assert post.log_prob(post.argmax().vertices).item() >= post.argmax().log_prob.item() - 1e-4  # of all states
+
+
+def test_the_sum_over_trees_of_operators_states_is_that_of_all_states():
+    short, wholes, chosen = with_operators(3, 4)
+    tokens = torch.randint(3, (3, 4))
+    vertices = torch.tensor([[3, 4, 5, 6], [1, 5, 13, 14], [7, 8, 4, 2]])
+    each = chosen + torch.stack([w.log_prob(tokens) + w.posterior(tokens).log_prob(vertices) for w in wholes])
+    found = short.log_prob(tokens) + short.posterior(tokens).log_prob(vertices)
+    torch.testing.assert_close(found, each.logsumexp(0))
+
+
+@pytest.mark.parametrize(
+    ("vertices", "message"),
+    [
+        ([[1, 2, 5]], "vertices: got [1, 2, 5] in row 0; expected the 3 leaves"),
+        ([[1, 5, -1]], "vertices: got [1, 5, -1] in row 0; expected the 3 leaves"),
+        ([[1, 2, -1]], "vertices: got [1, 2, -1] in row 0; expected the 3 leaves"),
+        ([[5, 6, 1]], "vertices: got [5, 6, 1] in row 0; expected the 3 leaves"),
+        ([[1, 2]], "vertices: got shape (1, 2); expected (1, 3)"),
+        ([[1.0, 5.0, 6.0]], "vertices: got dtype torch.float32"),
+    ],
+)
+def test_what_is_no_tree(vertices, message):
+    post = random_grammar(1, 2, 2).posterior(torch.zeros(1, 3, dtype=torch.long))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        post.log_prob(torch.tensor(vertices))
+
+
 def test_span_marginals_of_sentences_of_many_lengths():
     dist = random_grammar(3, 5, 4, dtype=torch.float32)
     tokens, lengths = torch.randint(4, (3, 20)), torch.tensor([20, 1, 11])
@@ -548,10 +613,10 @@ def test_a_sentence_of_probability_zero_has_no_tree():
     leaf, left, right, token = parameters(2, 3, 2)
     token[0, :, 1] = -inf
     post = LatentGrammar(leaf, left, right, token, torch.tensor([0, 1])).posterior(torch.tensor([[0, 1], [0, 1]]))
-    best = post.argmax()
-    assert (best.vertices[0] == -1).all()
-    assert best.log_prob[0] == -inf
-    assert best.vertices[1].tolist() == [1, 2]
+    for best in (post.argmax(), post.consensus()):
+        assert (best.vertices[0] == -1).all()
+        assert best.log_prob[0] == -inf
+        assert best.vertices[1].tolist() == [1, 2]
     assert (post.span_marginals()[0] == 0).all()
 
 
@@ -563,12 +628,14 @@ def test_the_deepest_trees_have_brackets(branching):
     end = torch.tensor([[[-inf, 0.0], [-inf, 0.0]]])
     sides = (again, end) if branching == "left" else (end, again)
     dist = LatentGrammar(torch.tensor([[-inf, inf]]), *sides, torch.zeros(1, 2, 1), torch.tensor([0]))
-    best = dist.posterior(torch.zeros(1, N, dtype=torch.long)).argmax()
-    assert best.vertices.unique().shape == (N,)
-    assert best.log_prob.item() == pytest.approx(0, abs=1e-4)
-    assert best.trees()[0].height() == N
-    with pytest.raises(ValueError, match="tokens: got a best tree deeper than 62"):
-        dist.posterior(torch.zeros(1, N + 1, dtype=torch.long)).argmax()
+    fits, too_long = (dist.posterior(torch.zeros(1, n, dtype=torch.long)) for n in (N, N + 1))
+    for best in (fits.argmax(), fits.consensus()):
+        assert best.vertices.unique().shape == (N,)
+        assert best.log_prob.item() == pytest.approx(0, abs=1e-4)
+        assert best.trees()[0].height() == N
+    for search in (too_long.argmax, too_long.consensus):
+        with pytest.raises(ValueError, match="tokens: got a best tree deeper than 62"):
+            search()
 
 
 # --- sizes and errors -------------------------------------------------------------------------------------------------
@@ -579,7 +646,7 @@ def test_an_empty_batch():
     tokens = torch.zeros(0, 3, dtype=torch.long)
     assert dist.log_prob(tokens).shape == dist.argmax().log_prob.shape == dist.greedy().log_prob.shape == (0,)
     assert dist.sample(2).log_prob.shape == (2, 0)
-    assert dist.posterior(tokens).argmax().trees() == []
+    assert dist.posterior(tokens).argmax().trees() == dist.posterior(tokens).consensus().trees() == []
     assert dist.posterior(tokens).span_marginals().shape == (0, 3, 3)
 
 

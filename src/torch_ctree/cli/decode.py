@@ -161,7 +161,7 @@ def _show_parsed(terminal: Console, parsed: Parsed, trees: Sequence[tuple[Tree, 
     if parsed.entropy is not None:
         say(terminal, f"entropy of its trees: {parsed.entropy:.4f} nats")
     for n, (tree, share) in enumerate(trees):
-        say(terminal, f"tree {n + 1}: probability {share:.4f} given the target{parsed.about}")
+        say(terminal, f"tree {n + 1}: probability {share:.4f} given the target")
         say(terminal, drawn(tree, terminal.width) if n == 0 else f"  {visible(str(in_brackets(tree)))}")
 
 
@@ -172,8 +172,6 @@ class Parsed(NamedTuple):
     """Of the target, over all trees."""
     best: Derivation
     """(k, N): trees with their probabilities given the target."""
-    about: str
-    """What else than the tree these are the probabilities of."""
     entropy: float | None
     marginals: dict[str, Any]
     """For JSON, with their name."""
@@ -185,7 +183,7 @@ def _parsed(posterior: TreePosterior, target: str, topk: int, depth: int | None)
         raise ModelError(f"target: {shown(target)}: no tree of depth {depth} can have it; raise --depth")
     entropy = max(0.0, posterior.entropy()[0].item())  # rounding may leave it just below
     marginals = {"marginals": [_vertices(row) for row in posterior.marginals()[0]]}
-    return Parsed(log_prob, posterior.topk(topk)[:, 0], "", entropy, marginals)
+    return Parsed(log_prob, posterior.topk(topk)[:, 0], entropy, marginals)
 
 
 def _parsed_by_grammar(posterior: GrammarPosterior, target: str, topk: int | None) -> Parsed:
@@ -195,7 +193,7 @@ def _parsed_by_grammar(posterior: GrammarPosterior, target: str, topk: int | Non
     if math.isinf(log_prob):
         raise ModelError(f"target: {shown(target)}: no tree over the phrases of this source can have it")
     spans = {"spans": _spans(posterior.span_marginals()[0])}
-    return Parsed(log_prob, posterior.argmax(), ", with its phrases", None, spans)
+    return Parsed(log_prob, posterior.consensus(), None, spans)
 
 
 def _spans(marginals: torch.Tensor) -> list[dict[str, float]]:

@@ -14,6 +14,7 @@ from torch_ctree.evaluation.brackets import spans as spans
 from torch_ctree.evaluation.brackets import tree_f1 as tree_f1
 from torch_ctree.evaluation.cells import by_cell as by_cell
 from torch_ctree.evaluation.cells import cell as cell
+from torch_ctree.evaluation.cells import simplest_by_cell as simplest_by_cell
 from torch_ctree.evaluation.evaluating import Evaluation as Evaluation
 from torch_ctree.evaluation.evaluating import evaluate as evaluate
 from torch_ctree.evaluation.evaluating import predict as predict

@@ -29,6 +29,20 @@ def cell(phrase: str) -> Cell:
     return kind, words[-1] if words[-1] in REPETITIONS else "once"
 
 
+def cells(source: str) -> set[Cell]:
+    """Those of a command's phrases."""
+    return {cell(phrase) for phrase in phrases(source)}
+
+
+def simplest_by_cell(predictions: Sequence[Prediction]) -> dict[Cell, Prediction]:
+    """The first of those with the fewest actions, of the commands that have a phrase of each cell."""
+    found: dict[Cell, Prediction] = {}
+    for prediction in sorted(predictions, key=lambda one: len(one.target.split())):
+        for one in cells(prediction.source):
+            found.setdefault(one, prediction)
+    return {one: found[one] for one in product(KINDS, TIMES) if one in found}
+
+
 def by_cell(predictions: Sequence[Prediction]) -> dict[Cell, Share]:
     """Exact match of the commands that have a phrase of each cell; cells that no command has are left out.
 
@@ -37,7 +51,7 @@ def by_cell(predictions: Sequence[Prediction]) -> dict[Cell, Share]:
     right: Counter[Cell] = Counter()
     total: Counter[Cell] = Counter()
     for prediction in predictions:
-        for one in {cell(phrase) for phrase in phrases(prediction.source)}:
+        for one in cells(prediction.source):
             right[one] += is_exact(prediction)
             total[one] += 1
     return {one: Share(right[one], total[one]) for one in product(KINDS, TIMES) if total[one]}

@@ -114,7 +114,7 @@ def _answers(model: Seq2Seq, batch: Batch, depth: int | None, parse: bool) -> tu
         return model.decode(batch, depth=depth), model.score(batch, depth), None
     dist = model.distribution(batch, depth)
     posterior = dist.posterior(batch.target, batch.target_lengths)
-    return model.best(dist), posterior.log_evidence(), posterior.argmax() if parse else None
+    return model.best(dist), posterior.log_evidence(), model.best_trees(posterior) if parse else None
 
 
 def _tree(model: Seq2Seq, trees: Derivation | None, n: int) -> Tree | None:

@@ -38,7 +38,7 @@ class Prediction:
     target_log_prob: float | None = None
     """log p(target | source), over all trees."""
     target_tree: str | None = None
-    """The best tree of the target given the source, as brackets on one line."""
+    """The best tree of the target given the source, as brackets on one line; of a grammar, the consensus."""
 
 
 def write_predictions(path: str | Path, predictions: Iterable[Prediction]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from torch_ctree.data import Task
-from torch_ctree.evaluation import Prediction, Share, by_cell, evaluate, is_exact, predict_all
+from torch_ctree.evaluation import Prediction, Share, by_cell, evaluate, is_exact, predict_all, simplest_by_cell
+from torch_ctree.evaluation.cells import Cell
 from torch_ctree.models import Seq2Seq
+
+T = TypeVar("T")
 
 EXAMPLES = 3
 """Answers of each kind."""
@@ -20,14 +23,16 @@ def scored(model: Seq2Seq, task: Task, with_cells: bool) -> tuple[dict[str, Any]
     with_cells: also by the kinds of SCAN's phrases
     """
     small = model.device.type != "cuda" or model.decoder.needs_phrases  # whose charts take megabytes a pair
-    batch_size = 100 if small else 1000
+    batch_size = 50 if small else 1000
     answers = {name: predict_all(model, task, name, batch_size=batch_size) for name in task.tested}
     found = {name: _metrics(some, task) for name, some in answers.items()}
+    examples = {name: _examples(some) for name, some in answers.items()}
     if with_cells:
         for name, some in answers.items():
-            found[name]["cells"] = _cells(some)
+            found[name]["cells"] = _nested(by_cell(some), _share)
+            examples[name]["cells"] = _nested(simplest_by_cell(some), _example)
     metrics = found.pop("test")
-    return metrics | found, {name: _examples(some) for name, some in answers.items()}
+    return metrics | found, examples
 
 
 def _metrics(predictions: Sequence[Prediction], task: Task) -> dict[str, Any]:
@@ -47,15 +52,15 @@ def _share(share: Share) -> dict[str, float]:
     return {"right": share.right, "total": share.total, "accuracy": share.accuracy}
 
 
-def _cells(predictions: Sequence[Prediction]) -> dict[str, dict[str, dict[str, float]]]:
-    """What a phrase does → how often → how many are right."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for (kind, times), share in by_cell(predictions).items():
-        found.setdefault(kind, {})[times] = _share(share)
+def _nested(values: Mapping[Cell, T], written: Callable[[T], Any]) -> dict[str, dict[str, Any]]:
+    """What a phrase does → how often → a value."""
+    found: dict[str, dict[str, Any]] = {}
+    for (kind, times), value in values.items():
+        found.setdefault(kind, {})[times] = written(value)
     return found
 
 
-def _examples(predictions: Sequence[Prediction]) -> dict[str, list[dict[str, str | None]]]:
+def _examples(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """The first that are wrong, and the first that are right."""
     return {
         "wrong": _first(prediction for prediction in predictions if not is_exact(prediction)),
@@ -64,7 +69,8 @@ def _examples(predictions: Sequence[Prediction]) -> dict[str, list[dict[str, str
 
 
 def _first(predictions: Iterable[Prediction]) -> list[dict[str, str | None]]:
-    return [
-        {name: getattr(prediction, name) for name in ("source", "target", "output", "tree")}
-        for prediction in islice(predictions, EXAMPLES)
-    ]
+    return [_example(prediction) for prediction in islice(predictions, EXAMPLES)]
+
+
+def _example(prediction: Prediction) -> dict[str, str | None]:
+    return {name: getattr(prediction, name) for name in ("source", "target", "output", "tree")}

@@ -19,7 +19,7 @@ from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.decoders import DECODERS, Decoded, Decoder, TreeDecoder, as_answers
 from torch_ctree.models.encoders import ENCODERS, Encoding, SourceEncoder
 from torch_ctree.models.errors import ModelError
-from torch_ctree.trees import GrammarPosterior, LatentGrammar, LatentTree, TreePosterior
+from torch_ctree.trees import Derivation, GrammarPosterior, LatentGrammar, LatentTree, TreePosterior
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -117,6 +117,11 @@ class Seq2Seq(nn.Module):
         """The answers of a tree decoder, from its distribution, (B, …)."""
         assert isinstance(self.decoder, TreeDecoder)
         return as_answers(self.decoder.best(distribution))
+
+    def best_trees(self, posterior: TreePosterior | GrammarPosterior) -> Derivation:
+        """The trees that a tree decoder gives of targets, from their posterior, (B, …)."""
+        assert isinstance(self.decoder, TreeDecoder)
+        return self.decoder.best_trees(posterior)
 
     # --- text ---------------------------------------------------------------------------------------------------------
 

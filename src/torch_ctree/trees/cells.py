@@ -146,8 +146,39 @@ def as_parts(left: Tensor, right: Tensor, width: int) -> tuple[Tensor, Tensor]:
     return left[:, : N - width + 1, width - 1], right[:, width - 1 :, N - 1 - width]
 
 
+def parts_of(left: Tensor, right: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """(B, N, N − 1, …) each → (B, spans, width − 1, …) each: left and right parts of all spans, at all split points."""
+    N = left.shape[1]
+    return left[:, : N - width + 1, : width - 1], right[:, width - 1 :, N - width :]
+
+
+def exponential(logarithms: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, n, Q) → numbers, 2 at most, and their scale (B, n): exp(logarithms) = 2^scale · numbers."""
+    scale = (logarithms.amax(-1) / LN2).floor().clamp_min(torch.finfo(logarithms.dtype).min)
+    return torch.exp(logarithms - LN2 * scale[..., None]), scale
+
+
+def logarithm(numbers: Tensor, scale: Tensor) -> Tensor:
+    """log(2^scale · numbers): two whole numbers are added before they are multiplied, so that no digits are lost."""
+    mantissa, exponent = torch.frexp(numbers)
+    return mantissa.log() + LN2 * (scale + exponent)
+
+
+def scaled(value: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """2^scale · value (B, spans, Q), the same with the largest value at the top."""
+    top = TOP[value.dtype]
+    largest = value.amax(-1)
+    shift = (top - torch.frexp(largest).exponent).clamp_max(2 * top).to(value.dtype)
+    return value * torch.exp2(shift)[..., None], (scale - shift).masked_fill(largest == 0, -math.inf)
+
+
+def root_of(beta: Tensor, choice: Tensor, root: Tensor) -> Tensor:
+    """Of states (B, Q), the mean at the root's place: (B,)."""
+    sentence = torch.arange(len(root), device=root.device)
+    return (beta.unflatten(-1, choice.shape[1:])[sentence, root] * choice[sentence, root]).sum(-1)
+
+
 def value_at_root(chart: Chart, choice: Tensor, root: Tensor, lengths: Tensor) -> Tensor:
     """(B,): the scaled probability that the root's place yields the sentence."""
     sentence = torch.arange(len(root), device=root.device)
-    beta = chart.beta[sentence, first_cell(chart.left.shape[1], lengths)].unflatten(-1, choice.shape[1:])  # (B, P, O)
-    return (beta[sentence, root] * choice[sentence, root]).sum(-1)
+    return root_of(chart.beta[sentence, first_cell(chart.left.shape[1], lengths)], choice, root)

@@ -19,14 +19,16 @@ from torch import Tensor
 
 from torch_ctree.devices import in_kernels
 from torch_ctree.trees.cells import (
-    LN2,
-    TOP,
     Chart,
     Outside,
     Transitions,
     as_parts,
     cells_of,
+    exponential,
     first_cell,
+    logarithm,
+    parts_of,
+    scaled,
     value_at_root,
 )
 from torch_ctree.trees.compiling import outside_graphs
@@ -43,26 +45,12 @@ def _in_triton(numbers: Tensor, transitions: Transitions) -> bool:
     return numbers.dtype == torch.float32 and 1 < transitions.operators <= MOST_OPERATORS and in_kernels(numbers)
 
 
-def _parts(left: Tensor, right: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """(B, N, N − 1, …) each → (B, spans, width − 1, …) each: left and right parts of all spans, at all split points."""
-    N = left.shape[1]
-    return left[:, : N - width + 1, : width - 1], right[:, width - 1 :, N - width :]
-
-
 def _split_weights(chart: Chart, width: int) -> tuple[Tensor, Tensor]:
     """How split points compare: weights (B, spans, width − 1), 1 at most, and their scale (B, spans)."""
-    left, right = _parts(chart.left_scale, chart.right_scale, width)
+    left, right = parts_of(chart.left_scale, chart.right_scale, width)
     terms = left + right
     scale = terms.amax(-1).clamp_min(torch.finfo(terms.dtype).min)  # a finite number where nothing is possible
     return torch.exp2(terms - scale[..., None]), scale
-
-
-def _scaled(value: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """2^scale · value (B, spans, Q), the same with the largest value at the top."""
-    top = TOP[value.dtype]
-    largest = value.amax(-1)
-    shift = (top - torch.frexp(largest).exponent).clamp_max(2 * top).to(value.dtype)
-    return value * torch.exp2(shift)[..., None], (scale - shift).masked_fill(largest == 0, -math.inf)
 
 
 def inside(leaves: Tensor, log_split: Tensor, left: Transitions, right: Transitions) -> Chart:
@@ -79,13 +67,12 @@ def inside(leaves: Tensor, log_split: Tensor, left: Transitions, right: Transiti
     split = log_split.exp()[:, None]
     for width in range(1, N + 1):
         if width == 1:
-            scale = (leaves.amax(-1) / LN2).floor().clamp_min(torch.finfo(leaves.dtype).min)
-            value = torch.exp(leaves - LN2 * scale[..., None])
+            value, scale = exponential(leaves)
         else:
             weight, scale = _split_weights(chart, width)
-            lefts, rights = _parts(chart.left, chart.right, width)
+            lefts, rights = parts_of(chart.left, chart.right, width)
             value = (weight[..., None] * lefts).mul_(rights).sum(2) * split  # (B, spans, Q)
-        value, scale = _scaled(value, scale)
+        value, scale = scaled(value, scale)
         chart.beta[:, cells_of(N, width)], chart.scale[:, cells_of(N, width)] = value, scale
         if width < N:
             as_left, as_right = as_parts(chart.left, chart.right, width)
@@ -94,6 +81,12 @@ def inside(leaves: Tensor, log_split: Tensor, left: Transitions, right: Transiti
             for part in as_parts(chart.left_scale, chart.right_scale, width):
                 part[:] = scale
     return chart
+
+
+def evidence(chart: Chart, choice: Tensor, root: Tensor, lengths: Tensor) -> Tensor:
+    """log p(x), (B,): choice (B, P, O), probabilities; root, lengths (B,)."""
+    scale = chart.scale.gather(1, first_cell(chart.left.shape[1], lengths)[:, None])[:, 0]
+    return logarithm(value_at_root(chart, choice, root, lengths), scale)
 
 
 def outside(
@@ -148,8 +141,8 @@ def outside(
             of_sum = (of_beta * half * half).clamp_(-largest, largest)  # halves, so that nothing between overflows
             of_product = weight[..., None] * of_sum[:, :, None]  # (B, spans, width − 1, Q)
             (to_left, to_right), (at_left, at_right) = (
-                _parts(of_left, of_right, width),
-                _parts(chart.left, chart.right, width),
+                parts_of(of_left, of_right, width),
+                parts_of(chart.left, chart.right, width),
             )
             to_left.addcmul_(of_product, at_right)
             to_right.addcmul_(of_product, at_left)
@@ -210,9 +203,7 @@ class _Inside(torch.autograd.Function):
             left, right, choice = (x.softmax(-1) for x in (left_logits, right_logits, operator_logits))
             chart = inside(leaves, log_split, Transitions(left, choice), Transitions(right, choice))
             ctx.save_for_backward(log_split, left, right, choice, root, lengths, *chart)
-            scale = chart.scale.gather(1, first_cell(leaves.shape[1], lengths)[:, None])[:, 0]
-            mantissa, exponent = torch.frexp(value_at_root(chart, choice, root, lengths))
-            return mantissa.log() + LN2 * (scale + exponent)  # the two large numbers are whole: no digits are lost
+            return evidence(chart, choice, root, lengths)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -262,7 +253,7 @@ def best_chart(
         if width == 1:
             value = leaves
         else:
-            lefts, rights = _parts(left, right, width)
+            lefts, rights = parts_of(left, right, width)
             value = (lefts + rights).amax(2) + log_split[:, None]
         values[:, cells_of(N, width)] = value
         if width < N:

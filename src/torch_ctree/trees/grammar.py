@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn.functional import logsigmoid
 
-from torch_ctree.trees.cells import Transitions, first_cell
-from torch_ctree.trees.charts import best_chart, best_children, inside, inside_log_prob, outside
+from torch_ctree.trees.cells import Transitions
+from torch_ctree.trees.charts import best_children
 from torch_ctree.trees.checks import (
     check_count,
     check_device,
@@ -33,52 +33,9 @@ from torch_ctree.trees.checks import (
     first,
 )
 from torch_ctree.trees.derivation import Derivation
-from torch_ctree.trees.topology import longest, past_end
-
-DEEPEST = 62
-"""The deepest level whose heap numbers fit 64 bits."""
-
-
-# --- derivations ------------------------------------------------------------------------------------------------------
-
-
-def _grow(form: Tensor, levels: int, choose: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
-    """Derive from the roots down, level by level, all sentences at once.
-
-    form: (F, 2 + C), the vertices of all sentences from left to right; a row has the sentence, the heap number, and
-        what ``choose`` reads, the state first.
-    choose: rows (W, 2 + C) of vertices of one level → which of them split, bool (W,), and of those that do the children
-        (S, 2, C)
-    → the leaves, (F', 2 + C)
-    """
-    side = torch.arange(2, device=form.device)
-    fresh = torch.ones(len(form), dtype=torch.bool, device=form.device)
-    for _ in range(levels):
-        where = fresh.nonzero()[:, 0]
-        if len(where) == 0:
-            break
-        split, children = choose(form[where])
-        parents = where[split]
-        copies = torch.ones_like(form[:, 0]).index_fill(0, parents, 2)
-        places = (copies.cumsum(0) - copies)[parents, None] + side  # (S, 2)
-        sentences = form[parents, :1].expand(-1, 2)
-        vertices = 2 * form[parents, 1:2] + 1 + side
-        form = form.repeat_interleave(copies, dim=0)
-        form[places] = torch.cat([torch.stack([sentences, vertices], dim=-1), children], dim=-1)
-        fresh = torch.zeros(len(form), dtype=torch.bool, device=form.device).index_fill(0, places.flatten(), True)
-    return form
-
-
-def _padded(form: Tensor, sentences: int, width: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Leaves (F, 2 + C) → vertices and states (sentences, N), padded with −1 and 0, and lengths (sentences,)."""
-    lengths = torch.bincount(form[:, 0], minlength=sentences)
-    N = longest(lengths) if width is None else width
-    column = torch.arange(len(form), device=form.device) - (lengths.cumsum(0) - lengths)[form[:, 0]]
-    vertices, states = form.new_full((sentences, N), -1), form.new_zeros(sentences, N)
-    vertices[form[:, 0], column] = form[:, 1]
-    states[form[:, 0], column] = form[:, 2]
-    return vertices, states, lengths
-
+from torch_ctree.trees.grammar_posterior import GrammarPosterior
+from torch_ctree.trees.growing import DEEPEST, best_child_of, best_root, grow, padded, roots
+from torch_ctree.trees.topology import past_end
 
 # --- the distribution -------------------------------------------------------------------------------------------------
 
@@ -185,11 +142,14 @@ class LatentGrammar(Distribution):
         Differentiable once: ``create_graph=True`` raises a RuntimeError. −inf, with a gradient of zero, where the
         sentence is impossible. Without ``validate_args`` nothing here waits for the device.
         """
-        return self._log_prob(*self._checked(tokens, lengths))
+        return self.posterior(tokens, lengths).log_evidence()
 
     def posterior(self, tokens: Tensor, lengths: Tensor | None = None) -> GrammarPosterior:
         """The distribution of the sentences' trees: tokens (B, N), lengths (B,), N by default."""
-        return GrammarPosterior(self, *self._checked(tokens, lengths))
+        tokens, lengths = self._checked(tokens, lengths)
+        _, log_split = self._log_leaf_and_split()
+        leaves = self._leaves(tokens, lengths).contiguous()
+        return GrammarPosterior(leaves, log_split, *self._logits(), self.root, tokens, lengths)
 
     # --- search and sampling ------------------------------------------------------------------------------------------
 
@@ -299,29 +259,11 @@ class LatentGrammar(Distribution):
         # Not log_softmax: that would keep K numbers a state where N are wanted.
         return (chosen - (logits.logsumexp(-1) - self._log_leaf_and_split()[0])[..., None]).mT
 
-    def _log_prob(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        _, log_split = self._log_leaf_and_split()
-        leaves = self._leaves(tokens, lengths).contiguous()
-        return inside_log_prob(leaves, log_split, *self._logits(), self.root, lengths)
-
     def _best_leaves(self) -> tuple[Tensor, Tensor]:
         """Of each state the best token's log leaf(s) + log emit(s, x), and that token: (B, Q) each."""
         logits = self._wide(self.token_logits)
         score, token = logits.max(-1)
         return score - logits.logsumexp(-1) + self._log_leaf_and_split()[0], token
-
-    def _roots(self, state: Tensor, *columns: Tensor, possible: Tensor) -> Tensor:
-        """The first form of ``_grow``, for one derivation of each possible sentence: (B', 3 + columns)."""
-        sentence = torch.arange(len(self.root), device=self.root.device)
-        return torch.stack([sentence, torch.zeros_like(sentence), state, *columns], dim=-1)[possible]
-
-    def _best_root(self, log_choice: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Of states' values (B, n, Q), the best at the root's place and its state: (B, n) each."""
-        at_root = self.root[:, None, None]
-        operators = torch.arange(self.operators, device=at_root.device)
-        here = values.gather(2, (at_root * self.operators + operators).expand(-1, values.shape[1], -1))
-        best, operator = (here + log_choice.gather(1, at_root.expand(-1, -1, self.operators))).max(-1)
-        return best, at_root[..., 0] * self.operators + operator
 
     def _best(self) -> Derivation:
         """By value iteration: the best of depth d + 1 from the best of depth d."""
@@ -338,7 +280,7 @@ class LatentGrammar(Distribution):
             value = torch.maximum(split, value)
             tables.append(needed)
             pointers.append(torch.cat([left, right], dim=1).mT)
-        scores, roots = (x[:, 0] for x in self._best_root(sides[0].choice, value[:, None]))
+        scores, state = (x[:, 0] for x in best_root(self.root, sides[0].choice, value[:, None]))
         depths = torch.stack(tables)  # (D + 1, B, Q)
         children = torch.stack(pointers) if pointers else tokens.new_empty(0, *tokens.shape, 2)  # (D, B, Q, 2)
 
@@ -348,8 +290,8 @@ class LatentGrammar(Distribution):
             below = children[depth - 1, sentence, state]  # (S, 2)
             return split, torch.stack([below, depths[depth[:, None] - 1, sentence[:, None], below]], dim=-1)
 
-        depth = needed.gather(1, roots[:, None])[:, 0]
-        form = _grow(self._roots(roots, depth, possible=scores > -math.inf), self.depth, choose)
+        depth = needed.gather(1, state[:, None])[:, 0]
+        form = grow(roots(state, depth, possible=scores > -math.inf), self.depth, choose)
         return self._with_best_tokens(form, tokens, scores)
 
     def _best_within(self, max_length: int) -> Derivation:
@@ -370,16 +312,16 @@ class LatentGrammar(Distribution):
             values.append(value)
             lefts.append(left)
             rights.append(right)
-        at_root, states = self._best_root(log_left.choice, value)  # (B, max_length) each
+        at_root, states = best_root(self.root, log_left.choice, value)  # (B, max_length) each
         scores, size = at_root.max(-1)
         trace = _LengthTrace(log_left, log_right, values, lefts, rights)
         state, depth = states.gather(1, size[:, None])[:, 0], torch.full_like(size, len(values) - 1)
-        roots = self._roots(state, size + 1, depth, possible=scores > -math.inf)
-        return self._with_best_tokens(_grow(roots, self.depth, trace), tokens, scores)
+        form = grow(roots(state, size + 1, depth, possible=scores > -math.inf), self.depth, trace)
+        return self._with_best_tokens(form, tokens, scores)
 
     def _with_best_tokens(self, form: Tensor, tokens: Tensor, scores: Tensor) -> Derivation:
         """Leaves, each state's token (B, Q), scores (B,)."""
-        vertices, states, lengths = _padded(form, len(scores))
+        vertices, states, lengths = padded(form, len(scores))
         return Derivation(tokens.gather(1, states).masked_fill(vertices < 0, 0), lengths, vertices, scores)
 
     def _grown(
@@ -410,11 +352,11 @@ class LatentGrammar(Distribution):
         operator = take(sentence % B, root)
         scores += log_sides[0].choice[sentence % B, root, operator]
         state = root * self.operators + operator
-        form = _grow(torch.stack([sentence, torch.zeros_like(root), state], dim=-1), self.depth, choose_and_score)
+        form = grow(torch.stack([sentence, torch.zeros_like(root), state], dim=-1), self.depth, choose_and_score)
         at = form[:, 0] % B, form[:, 2]
         token = emit(*at)
         scores.index_add_(0, form[:, 0], log_leaf[at] + logits[(*at, token)] - logits.logsumexp(-1)[at])
-        vertices, _, lengths = _padded(form, samples * B)
+        vertices, _, lengths = padded(form, samples * B)
         tokens = torch.zeros_like(vertices)
         tokens[vertices >= 0] = token  # both from left to right, sentence by sentence
         shape = (*sample_shape, B)
@@ -462,21 +404,10 @@ class _LengthTrace(NamedTuple):
         of_left = scores.masked_fill(rest < 1, -math.inf).argmax(-1) + 1
         sizes = torch.stack([of_left, size - of_left], dim=-1)  # (S, 2)
         states = [
-            _best_child(side, sentence, state, self.values[d][sentence, sizes[:, i] - 1])
+            best_child_of(side, sentence, state, self.values[d][sentence, sizes[:, i] - 1])
             for i, side in enumerate((self.log_left, self.log_right))
         ]
         return split, torch.stack([torch.stack(states, dim=-1), sizes, below[:, None].expand(-1, 2)], dim=-1)
-
-
-def _best_child(side: Transitions, sentence: Tensor, state: Tensor, values: Tensor) -> Tensor:
-    """Of sentences and states (F,), with children's values (F, Q), the best child: (F,)."""
-    places, operators = side.places, side.operators
-    rows = side.values[sentence, state]  # (F, W)
-    arrived, operator = (side.by_place(values) + side.choice[sentence]).max(-1)  # (F, P)
-    own = (state // operators * operators)[:, None] + torch.arange(1, operators, device=state.device)
-    children = torch.cat([torch.arange(places, device=state.device) * operators + operator, own], dim=-1)  # (F, W)
-    column = (rows + torch.cat([arrived, values.gather(1, own)], dim=-1)).argmax(-1, keepdim=True)
-    return children.gather(1, column)[:, 0]
 
 
 def _draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -533,92 +464,3 @@ def _check_values(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root
     if bool(bad.any()):
         where, state = first(root, bad)
         raise ValueError(f"root: got {state} at {where}; expected 0 to {places - 1}, a place")
-
-
-# --- the posterior ----------------------------------------------------------------------------------------------------
-
-
-class GrammarPosterior:
-    """p(tree, states | x): the distribution of a sentence's derivation. Made by ``LatentGrammar.posterior``.
-
-    grammar: of the B sentences
-    tokens: (B, N)
-    lengths: (B,)
-
-    A sentence of probability zero has no posterior: its marginals are 0, its tree is absent (vertices −1, ``log_prob``
-    −inf).
-    """
-
-    grammar: LatentGrammar
-    tokens: Tensor
-    """(B, N)"""
-    lengths: Tensor
-    """(B,)"""
-
-    def __init__(self, grammar: LatentGrammar, tokens: Tensor, lengths: Tensor):
-        self.grammar, self.tokens, self.lengths = grammar, tokens, lengths
-
-    def log_evidence(self) -> Tensor:
-        """(B,): log p(x). Differentiable."""
-        return self.grammar._log_prob(self.tokens, self.lengths)
-
-    def span_marginals(self) -> Tensor:
-        """(B, N, N): the probability that the tokens from the first index to the second, included, are a constituent.
-
-        Single tokens and the whole sentence are, for certain. Not differentiable.
-        """
-        with torch.no_grad():
-            leaves, (_, log_split) = self._leaves(), self.grammar._log_leaf_and_split()
-            transitions = self.grammar._transitions()
-            with torch.autocast(leaves.device.type, enabled=False):
-                chart = inside(leaves, log_split, *transitions)
-                ones = leaves.new_ones(len(leaves))
-                return outside(chart, log_split, *transitions, self.grammar.root, self.lengths, ones).spans
-
-    def argmax(self) -> Derivation:
-        """The sentence's best tree with states (B, …), and log p(tree, states | x)."""
-        grammar, N = self.grammar, self.tokens.shape[1]
-        with torch.no_grad():
-            (log_left, log_right), (_, log_split) = grammar._log_transitions(), grammar._log_leaf_and_split()
-            chart = best_chart(self._leaves(), log_split, log_left, log_right)
-            sentence = torch.arange(len(self.lengths), device=self.lengths.device)
-            whole = chart[0][sentence, first_cell(N, self.lengths)]
-            best, state = (x[:, 0] for x in grammar._best_root(log_left.choice, whole[:, None]))
-            roots = grammar._roots(state, torch.zeros_like(self.lengths), self.lengths, possible=best > -math.inf)
-            form = _grow(roots, min(N - 1, DEEPEST), _SpanTrace(log_left, log_right, *chart))
-            if N - 1 > DEEPEST and bool((form[:, 4] - form[:, 3] > 1).any()):
-                raise ValueError(f"tokens: got a best tree deeper than {DEEPEST}; expected one whose heap numbers fit")
-            vertices, _, _ = _padded(form, len(self.lengths), N)
-            evidence = torch.maximum(self.log_evidence(), best)  # logarithms do not underflow, the chart may
-            log_prob = torch.where(best > -math.inf, best - evidence, -math.inf)
-            return Derivation(self.tokens, self.lengths, vertices, log_prob)
-
-    def _leaves(self) -> Tensor:
-        return self.grammar._leaves(self.tokens, self.lengths).contiguous()
-
-
-class _SpanTrace(NamedTuple):
-    """How the best derivations of given tokens go on: rows (sentence, vertex, state, start, end)."""
-
-    log_left: Transitions
-    log_right: Transitions
-    values: Tensor  # (B, C, Q)
-    lefts: Tensor  # (B, N, N − 1, Q), as in Chart
-    rights: Tensor
-
-    def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        N = self.lefts.shape[1]
-        split = rows[:, 4] - rows[:, 3] > 1
-        sentence, _, state, start, end = rows[split].unbind(-1)
-        middle = start[:, None] + torch.arange(1, N, device=rows.device)  # (S, N − 1): where the right child starts
-        width = (end[:, None] - middle).clamp_min(1)
-        scores = self.lefts[sentence, start, :, state]
-        scores = scores + self.rights[sentence[:, None], end[:, None] - 1, N - 1 - width, state[:, None]]
-        middle = start + 1 + scores.masked_fill(middle >= end[:, None], -math.inf).argmax(-1)
-        spans = torch.stack([torch.stack([start, middle], -1), torch.stack([middle, end], -1)], dim=1)  # (S, 2, 2)
-        cells = first_cell(N, spans[..., 1] - spans[..., 0]) + spans[..., 0]  # (S, 2)
-        states = [
-            _best_child(side, sentence, state, self.values[sentence, cells[:, i]])
-            for i, side in enumerate((self.log_left, self.log_right))
-        ]
-        return split, torch.cat([torch.stack(states, dim=-1)[..., None], spans], dim=-1)

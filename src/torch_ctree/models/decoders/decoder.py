@@ -86,6 +86,10 @@ class TreeDecoder(Decoder):
     def best(self, distribution: Any) -> Derivation:
         """The answers to give, (B, …)"""
 
+    def best_trees(self, posterior: Any) -> Derivation:
+        """The trees to give of targets, (B, …), from the posterior of ``distribution``."""
+        return posterior.argmax()
+
     def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:
         """log p(target | source), the sum over all trees: tokens (B, N), lengths (B,) → (B,)"""
         return self.distribution(encoding, depth).log_prob(tokens, lengths)

@@ -15,7 +15,7 @@ from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
 from torch_ctree.models.lexicon import Lexicon
-from torch_ctree.trees import Derivation, LatentGrammar
+from torch_ctree.trees import Derivation, GrammarPosterior, LatentGrammar
 
 RELATIONS = 6
 CERTAIN = 1e-6
@@ -194,6 +194,10 @@ class Grammar(TreeDecoder):
     def best(self, distribution: LatentGrammar) -> Derivation:
         """What every vertex would most probably do."""
         return distribution.greedy()
+
+    def best_trees(self, posterior: GrammarPosterior) -> Derivation:
+        """Those that share most with all others: many states do the same work."""
+        return posterior.consensus()
 
     @torch.no_grad()
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
