@@ -24,9 +24,12 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from torch_ctree.data import Batch, Vocabulary
+from torch_ctree.devices import in_tf32
 from torch_ctree.models import ModelConfig, Seq2Seq, fused
 from torch_ctree.models.fused import expansion, ordered_memory
 from torch_ctree.trees import LinearEmission, emission, likelihood, prior
+from torch_ctree.trees.cells import Transitions
+from torch_ctree.trees.kernels import grammar
 from torch_ctree.trees.kernels import triton as kernels
 
 WIDTHS = 128, 40
@@ -123,6 +126,19 @@ def trees() -> None:
             kernels.best_derivation(weights[:, 0], weights[:, 0], weights[:, 0])
 
 
+def grammars() -> None:
+    """The charts of a grammar and their derivatives, in TF32: twelve operators on three levels, as by default."""
+    B, N, P, operators = 2, 3, 2, 36
+    Q = P * operators
+    leaves, split, choice = torch.zeros(B, N, Q), torch.zeros(B, Q), torch.zeros(B, P, operators)
+    left = right = Transitions(torch.zeros(B, Q, P + operators - 1), choice)
+    root, lengths, grad = torch.tensor([0, 1]), torch.tensor([3, 1]), torch.ones(B)
+    with in_tf32():
+        chart = grammar.inside(leaves, split, left, right)
+        outside = grammar.outside(chart, split, left, right, root, lengths, grad)
+        grammar.by_logits(outside, chart.beta, left, right, grad)
+
+
 def emissions() -> None:
     """Words from states, in three precisions."""
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
@@ -137,7 +153,7 @@ def main() -> None:
     """All of it; what was compiled, and how often it was asked for."""
     compiled: Counter[str] = Counter()
     only_compile(compiled)
-    for part in (trees, emissions, models):
+    for part in (trees, grammars, emissions, models):
         part()
     print(triton.__version__, *(f"{name} {times}" for name, times in sorted(compiled.items())), sep="\n")
 

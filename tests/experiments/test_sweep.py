@@ -124,6 +124,16 @@ def test_results_of_other_settings_are_left_alone(small):
         jobs()
 
 
+def test_a_precision_in_place_of_the_presets_own(small):
+    (job,) = jobs(plan=replace(PLAN, precision="32-exact"))
+    assert job.config.trainer.precision == job.known["settings"]["trainer"]["precision"] == "32-exact"
+    assert job.config.trainer.accelerator == "cpu"  # all else as it was
+    write_result(job.path, result(settings=json.loads(json.dumps(job.known["settings"]))))
+    assert jobs(plan=replace(PLAN, precision="32-exact")) == []
+    with pytest.raises(TrainingError, match=r"made with trainer\.precision '32-exact', and its row now has '32-true'"):
+        jobs()
+
+
 def test_a_failure_does_not_write_over_a_result(small):
     """Of another sweep that was faster."""
     (job,) = jobs()

@@ -83,6 +83,12 @@ def test_the_model_is_ready_to_answer(tmp_path, place):
     assert build(read(tmp_path / "run" / "config.yaml")) == settings(place, optimisation=ONE)
 
 
+def test_a_decoder_without_an_output_layer_is_not_said_to_have_one(tmp_path, place):
+    grammar = {"encoder": "spans", "decoder": "grammar", "operators": 2}
+    _, said = train(settings(place, optimisation=ONE, model=grammar), tmp_path / "run")
+    assert said.splitlines()[1].startswith("spans + grammar, ")
+
+
 # --- going on ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,87 +1,53 @@
-"""A whole row of the paper's Table 1: every split, every seed, trained and tested, with the time it all takes."""
+"""A row of the paper's Table 1, trained and tested as ``ctree reproduce`` does it, and the time that it all takes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
+from rich.console import Console
 
-from torch_ctree.benchmarking.training import count_right, settings
-from torch_ctree.data import Encoded
-from torch_ctree.devices import in_tf32
-from torch_ctree.models import Seq2Seq
-from torch_ctree.training.pool import Outcome, Tell, Watcher, run_together
-from torch_ctree.training.sharing import shared_gpu
+from torch_ctree.experiments import TABLES, Result
+from torch_ctree.experiments.sweep import Job, Plan, entries_of, jobs_of, sweep
+from torch_ctree.training import TrainingError
+from torch_ctree.training.pool import Outcome
 
-PRESETS = ("paper-scan-simple", "paper-scan-jump", "paper-scan-turn-left", "paper-scan-length")
-
-
-class Entry(NamedTuple):
-    """One run."""
-
-    preset: str
-    seed: int
-    folder: str
-    root: str | None
-    precision: str
+TABLE = TABLES["scan"]
+ROW = next(row for row in TABLE.own if row.name == "OM-CTree + LA")
+SPLITS = ("simple", "jump", "turn-left", "length")
+TOLD = ("epochs", "best_epoch", "validation_accuracy", "seconds")
+"""What is said of a run as its result has it."""
 
 
-def _train_and_test(entry: Entry, tell: Tell) -> dict[str, Any]:
-    from rich.console import Console  # noqa: PLC0415
+def row_jobs(seeds: int, plan: Plan) -> list[Job]:
+    """All runs, one split after the other; where one is done already, the time of the others would say nothing."""
+    entries = [entry for split in SPLITS for entry in entries_of(TABLE, [ROW], [split], range(seeds))]
+    if taken := [path for entry in entries if (path := entry.path(plan.results)).exists()]:
+        more = f" (and {len(taken) - 1} more)" if len(taken) > 1 else ""
+        raise TrainingError(
+            f"{taken[0]}: there is a result already{more}, and the time is that of all runs; "
+            "name another folder (--results)"
+        )
+    jobs = jobs_of(entries, plan)
+    jobs[0].config.data.load()  # what is wrong with all of them is said before any begins
+    return jobs
 
-    from torch_ctree.training.running import train  # noqa: PLC0415  (Lightning takes seconds to import)
 
-    config = settings(entry.seed, entry.root, entry.preset, entry.precision)
-    folder = Path(entry.folder) / f"{entry.preset}-{entry.seed}"
+def timed_row(jobs: Sequence[Job], at_once: int, console: Console) -> dict[str, Any]:
+    """Their results, and the minutes from the first import to the last test."""
     start = time.perf_counter()
-    finished = train(config, folder, console=Console(quiet=True))
-    trained = time.perf_counter()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = Seq2Seq.from_pretrained(folder).to(device).eval()
-    pairs = Encoded.of(config.data.load().test, model.source, model.target)
-    with in_tf32(device, config.trainer.tf32), torch.no_grad():
-        right = count_right(model, pairs, 1000 if device.type == "cuda" else 100)
-    return {
-        "preset": entry.preset,
-        "seed": entry.seed,
-        "epochs": finished.epochs,
-        "best_epoch": finished.best["epoch"],
-        "validation_accuracy": finished.best["validation_accuracy"],
-        "test_exact_match": right / len(pairs),
-        "training_s": trained - start,
-        "testing_s": time.perf_counter() - trained,
-    }
-
-
-class _Say(Watcher):
-    """A line for each run that has ended."""
-
-    def __init__(self, tell: Tell) -> None:
-        self.tell, self.began = tell, time.perf_counter()
-
-    def ended(self, n: int, outcome: Outcome[Any, Any]) -> None:
-        """What came out."""
-        entry, found = outcome.job, outcome.result
-        said = f"failed: {outcome.error}"
-        if found is not None:
-            said = f"{found['epochs']} epochs, test {found['test_exact_match']:.2%}, {found['training_s']:.0f} s"
-        self.tell(f"{time.perf_counter() - self.began:5.0f} s  {entry.preset} {entry.seed}: {said}")
-
-
-def row(
-    presets: Sequence[str], seeds: int, at_once: int, folder: Path, root: str | None, precision: str, tell: Tell
-) -> dict[str, Any]:
-    """All runs → their results, and the minutes from the first import to the last test."""
-    start = time.perf_counter()
-    entries = [Entry(name, seed, str(folder), root, precision) for name in presets for seed in range(seeds)]
-    with shared_gpu(tell, min(at_once, len(entries)), [precision]) as variables:
-        outcomes = run_together(_train_and_test, entries, at_once, variables, _Say(tell))
+    outcomes = sweep(jobs, console, at_once=at_once, ray=None, gpus_each=None)
     minutes = (time.perf_counter() - start) / 60
-    runs = [
-        outcome.result or {"preset": entry.preset, "seed": entry.seed, "error": outcome.error}
-        for entry, outcome in zip(entries, outcomes, strict=True)
-    ]
-    return {"value": minutes, "at_once": at_once, "precision": precision, "runs": runs}
+    precision = jobs[0].config.trainer.precision
+    return {"value": minutes, "at_once": at_once, "precision": precision, "runs": [_told(one) for one in outcomes]}
+
+
+def _told(outcome: Outcome[Job, Result | None]) -> dict[str, Any]:
+    """A run in a few numbers; of one that failed, why."""
+    known = {name: outcome.job.known[name] for name in ("preset", "seed")}
+    result = outcome.result
+    if result is None:
+        return known | {"error": outcome.error}
+    found = {name: result[name] for name in TOLD}
+    return known | found | {"test_exact_match": result["metrics"]["exact_match"]}

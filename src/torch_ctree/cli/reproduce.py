@@ -75,7 +75,7 @@ def reproduce(
         range(chosen.seeds) if seeds is None else parse_seeds(seeds),
     )
     deadline = None if budget is None else began + parse_time(budget)
-    folders = _folder("results", results), _folder("runs", runs)
+    folders = folder_named("results", results), folder_named("runs", runs)
     plan = Plan(*folders, root, command(), commit or commit_here(), deadline)
     jobs = jobs_of(entries, plan)
     if jobs and ray is None:
@@ -105,7 +105,7 @@ def report(results: str = RESULTS, /) -> None:
 
     results: the folder with result files
     """
-    folder = _folder("results", results)
+    folder = folder_named("results", results)
     tables = [table for table in TABLES.values() if any((folder / table.task).glob("*/*.json"))]
     if not tables:
         raise TrainingError(f"{folder}: no results here; expected those of 'ctree reproduce'")
@@ -158,7 +158,8 @@ def _some(flag: str, given: str | None, known: dict[str, T]) -> list[T]:
     return [known[name] for name in names]
 
 
-def _folder(flag: str, name: str) -> Path:
+def folder_named(flag: str, name: str) -> Path:
+    """The folder that a flag names."""
     if not name:
         raise TrainingError(f"{flag}: got nothing; expected a folder")
     return place(name)

@@ -33,6 +33,7 @@ class Plan:
     command: what started the sweep, for the results
     commit: of the sources, for the results
     deadline: when its time is over, as ``time.time`` has it
+    precision: of training, in place of the presets' own
     """
 
     results: Path
@@ -41,6 +42,7 @@ class Plan:
     command: str
     commit: str
     deadline: float | None = None
+    precision: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ def jobs_of(entries: Sequence[Entry], plan: Plan) -> list[Job]:
 
 def _job(entry: Entry, plan: Plan) -> Job:
     name = entry.row.presets[entry.split]
-    config = build(merged(read(preset(name)), {"seed": entry.seed, "data": {"root": plan.root}}))
+    trainer = {} if plan.precision is None else {"precision": plan.precision}
+    changes = {"seed": entry.seed, "data": {"root": plan.root}, "trainer": trainer}
+    config = build(merged(read(preset(name)), changes))
     config = replace(config, data=config.data.absolute())
     known = {
         "task": entry.table.task,

@@ -23,6 +23,7 @@ from torch.utils import deterministic
 from torch_ctree.data.errors import DataError
 from torch_ctree.devices import in_tf32
 from torch_ctree.models import ModelError, Seq2Seq, fused
+from torch_ctree.models.output import Output
 from torch_ctree.models.pretrained import WEIGHTS
 from torch_ctree.training.checkpoints import LAST, NEW, PREVIOUS, Keeper, WholeFiles, newest
 from torch_ctree.training.configuration import (
@@ -282,7 +283,9 @@ def _is_over(checkpoint: dict[str, Any], config: TrainConfig) -> bool:
 
 def _introduce(console: Console, config: TrainConfig, prepared: Prepared, model: Seq2Seq, folder: Path) -> None:
     """What will be trained, in a few lines."""
-    kind = f"{config.model.encoder} + {config.model.decoder} ({config.model.output})"
+    kind = f"{config.model.encoder} + {config.model.decoder}"
+    if any(isinstance(part, Output) for part in model.modules()):
+        kind += f" ({config.model.output})"
     said = [
         f"{config.data.name}: {len(prepared.train):,} pairs to train on, {len(prepared.validation):,} to validate",
         f"{kind}, {model.parameter_count:,} parameters, seed {config.seed} → {folder}",
