@@ -51,12 +51,13 @@ class Evaluation:
 
 
 def predict(
-    model: Seq2Seq, task: Task, name: str, *, batch_size: int = 100, depth: int | None = None
+    model: Seq2Seq, task: Task, name: str, *, batch_size: int = 100, depth: int | None = None, tf32: bool = True
 ) -> Iterator[list[Prediction]]:
     """What a model answers to each pair of a set, a batch at a time, pairs of like lengths together.
 
     name: of the set
     depth: of the tree, which may be another than in training
+    tf32: whether a GPU may multiply in TF32
 
     Where the task has gold trees, which are trees of words, a model of words finds the best tree of each true target.
     """
@@ -66,7 +67,7 @@ def predict(
     except DataError as error:
         raise DataError(f"{name} set, {error}") from error
     for batch in Batches(encoded, batch_size=batch_size, bucketed=True, shuffle=False).epoch(0):
-        with torch.no_grad(), in_tf32(model.device):
+        with torch.no_grad(), in_tf32(model.device, tf32):
             answers, scores, trees = _answers(model, batch.to(model.device), depth, parse)
         answers, scores = answers.to("cpu"), scores.cpu()  # at once: each sentence by itself would wait for a GPU
         trees = None if trees is None else trees.to("cpu")
@@ -95,6 +96,7 @@ def predict_all(
     *,
     batch_size: int = 100,
     depth: int | None = None,
+    tf32: bool = True,
     tell: Callable[[int], object] = lambda answered: None,
 ) -> list[Prediction]:
     """What a model answers to every pair of a set, in the order of the set; the rest as in ``predict``.
@@ -102,7 +104,7 @@ def predict_all(
     tell: is told after each batch how many pairs it had
     """
     found: list[Prediction] = []
-    for some in predict(model, task, name, batch_size=batch_size, depth=depth):
+    for some in predict(model, task, name, batch_size=batch_size, depth=depth, tf32=tf32):
         found += some
         tell(len(some))
     return sorted(found, key=lambda prediction: prediction.row)

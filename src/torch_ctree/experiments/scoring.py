@@ -17,14 +17,15 @@ EXAMPLES = 3
 """Answers of each kind."""
 
 
-def scored(model: Seq2Seq, task: Task, with_cells: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def scored(model: Seq2Seq, task: Task, with_cells: bool, tf32: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
     """The metrics of the test set, those of other sets within, and examples from each set.
 
     with_cells: also by the kinds of SCAN's phrases
+    tf32: whether a GPU may multiply in TF32
     """
     small = model.device.type != "cuda" or model.decoder.needs_phrases  # whose charts take megabytes a pair
     batch_size = 50 if small else 1000
-    answers = {name: predict_all(model, task, name, batch_size=batch_size) for name in task.tested}
+    answers = {name: predict_all(model, task, name, batch_size=batch_size, tf32=tf32) for name in task.tested}
     found = {name: _metrics(some, task) for name, some in answers.items()}
     examples = {name: _examples(some) for name, some in answers.items()}
     if with_cells:

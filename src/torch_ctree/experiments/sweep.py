@@ -138,7 +138,7 @@ def work(job: Job, tell: Tell) -> Result | None:
     tell("testing")
     device = torch.device("cuda" if job.config.trainer.may_use_gpu and torch.cuda.is_available() else "cpu")
     model, task = Seq2Seq.from_pretrained(job.folder).to(device).eval(), job.config.data.load()
-    metrics, examples = scored(model, task, with_cells=job.known["task"] == "scan")
+    metrics, examples = scored(model, task, job.known["task"] == "scan", job.config.trainer.tf32)
     return {
         **job.known,
         **_where(device, job),
