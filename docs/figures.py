@@ -82,10 +82,14 @@ def example() -> LatentTree:
 # --- drawing ----------------------------------------------------------------------------------------------------------
 
 
-def canvas(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure whose axes fill it and have no frame."""
-    figure, grid = pyplot.subplots(1, columns, figsize=(width, height), squeeze=False, layout="constrained")
-    axes = list(grid[0])
+def canvas(
+    width: float, height: float, columns: int = 1, rows: int = 1, widths: Sequence[float] | None = None
+) -> tuple[Figure, list[Axes]]:
+    """A figure whose axes fill it and have no frame, row by row; widths are those of the columns, beside each other."""
+    figure, grid = pyplot.subplots(
+        rows, columns, figsize=(width, height), width_ratios=widths, squeeze=False, layout="constrained"
+    )
+    axes = list(grid.flat)
     for panel in axes:
         panel.set_axis_off()
     return figure, axes

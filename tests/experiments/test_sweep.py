@@ -15,10 +15,10 @@ from tests.experiments.tiny import SCAN, WILD, failed, reproduce, result, small_
 from tests.training.jobs import until
 from tests.training.runs import outcome, start, train
 from torch_ctree.circumstances import circumstances
-from torch_ctree.data import DataError
+from torch_ctree.data import DataError, Task
 from torch_ctree.evaluation import evaluate, predict_all
 from torch_ctree.experiments.results import KEYS, read_result, write_result
-from torch_ctree.experiments.sweep import Job, Plan, Writer, entries_of, jobs_of, sweep, work
+from torch_ctree.experiments.sweep import Job, Plan, Writer, entries_of, jobs_of, origin_of, sweep, work
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training import TrainingError
 from torch_ctree.training.pool import Outcome
@@ -207,3 +207,11 @@ def _is_locked(path: Path) -> bool:
             return False
     except Timeout:
         return True
+
+
+@pytest.mark.parametrize("named", ["root", "variable"])
+def test_the_origin_of_pairs_does_not_name_a_folder_of_this_machine(tmp_path, monkeypatch, named):
+    root = str(tmp_path) if named == "root" else None
+    monkeypatch.setenv("CTREE_DATA", "" if root else str(tmp_path))
+    task = Task("scan-simple", {}, f"the official random split in {tmp_path / 'SCAN'}; validation: random, seed 0")
+    assert origin_of(task, root) == "the official random split in SCAN; validation: random, seed 0"

@@ -13,7 +13,7 @@ from torch_ctree.data.disk import write
 from torch_ctree.data.errors import count
 from torch_ctree.evaluation.cells import KINDS, TIMES
 from torch_ctree.experiments.results import Result, read_results
-from torch_ctree.experiments.summary import NOTHING, alone, here, published, sample, spread
+from torch_ctree.experiments.summary import NOTHING, alone, cell_means, here, published, sample, spread
 from torch_ctree.experiments.tables import Table
 
 Results = Mapping[tuple[str, str], Sequence[Result]]
@@ -41,17 +41,17 @@ def markdown(table: Table, results: Results) -> str:
         f"{table.about}: mean ± standard deviation over the runs, and below it how many runs are in each tenth from 0 "
         "to 100 percent. *paper*: as published; *quoted*: as published there, from another paper; *here*: our runs. "
         f"{standing(table, results)}.",
-        _markdown(comparison(table, results)),
+        as_markdown(comparison(table, results)),
     ]
     sections = {
         "Runs that failed": [f"- {line}" for line in failures(results)],
-        "Each seed": [_markdown(_seeds(table, results))],
-        "More about these runs": [_markdown(_more(table, results))],
-        "Exact match by words of the target, in percent": [_markdown(_by_length(table, results))],
+        "Each seed": [as_markdown(_seeds(table, results))],
+        "More about these runs": [as_markdown(_more(table, results))],
+        "Exact match by words of the target, in percent": [as_markdown(_by_length(table, results))],
         "Exact match by what a phrase of the command does, and how often, in percent": [
-            _markdown(_by_cell(table, results))
+            as_markdown(_by_cell(table, results))
         ],
-        "How they were made": [_markdown(_made(table, results))],
+        "How they were made": [as_markdown(_made(table, results))],
     }
     for title, lines in sections.items():
         if any(lines):
@@ -59,8 +59,8 @@ def markdown(table: Table, results: Results) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown(lines: Lines) -> str:
-    """Nothing, of a table without rows."""
+def as_markdown(lines: Lines) -> str:
+    """The cells as a table; nothing, of one without rows."""
     header, *rows = lines
     if not rows:
         return ""
@@ -159,13 +159,8 @@ def _by_length(table: Table, results: Results) -> Lines:
 def _by_cell(table: Table, results: Results) -> Lines:
     lines = [["model", "split", *(f"{kind} {times}" for kind, times in product(KINDS, TIMES))]]
     for row, split, some in _done(table, results):
-        shares = _together(
-            ((kind, times), share)
-            for result in some
-            for kind, below in result["metrics"].get("cells", {}).items()
-            for times, share in below.items()
-        )
-        if shares:
+        if means := cell_means(some):
+            shares = {cell: f"{100 * value:.1f}" for cell, value in means.items()}
             lines.append([row, split, *(shares.get(cell, NOTHING) for cell in product(KINDS, TIMES))])
     return lines
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
+from torch_ctree.evaluation.cells import Cell
 from torch_ctree.experiments.results import Result
 from torch_ctree.experiments.tables import Column, Published, Table
 
@@ -44,6 +46,16 @@ class Sample:
 def sample(metrics: Iterable[Mapping[str, Any]], name: str) -> Sample:
     """A number of each run that has it."""
     return Sample(tuple(found[name] for found in metrics if found[name] is not None))
+
+
+def cell_means(results: Iterable[Result]) -> dict[Cell, float]:
+    """SCAN: the mean accuracy of runs by what a phrase does, and how often; cells that no command has are left out."""
+    found: defaultdict[Cell, list[float]] = defaultdict(list)
+    for result in results:
+        for kind, below in result["metrics"].get("cells", {}).items():
+            for times, share in below.items():
+                found[kind, times].append(share["accuracy"])
+    return {cell: mean(values) for cell, values in found.items()}
 
 
 def bars(counts: Sequence[int]) -> str:

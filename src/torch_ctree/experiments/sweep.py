@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,6 +13,7 @@ import torch
 from rich.console import Console
 
 from torch_ctree.circumstances import circumstances, date_now
+from torch_ctree.data import Task, data_folder
 from torch_ctree.data.errors import count
 from torch_ctree.experiments.results import Entry, Result, read_result, write_result
 from torch_ctree.experiments.scoring import scored
@@ -143,7 +145,7 @@ def work(job: Job, tell: Tell) -> Result | None:
         **job.known,
         **_where(device, job),
         "seconds": clock.seconds,
-        "origin": task.origin,
+        "origin": origin_of(task, job.config.data.root),
         "parameters": model.parameter_count,
         "epochs": finished.epochs,
         "attempts": finished.attempts,
@@ -152,6 +154,11 @@ def work(job: Job, tell: Tell) -> Result | None:
         "metrics": metrics,
         "examples": examples,
     }
+
+
+def origin_of(task: Task, root: str | None) -> str:
+    """Where its pairs come from, without the data folder: whoever reads it has another."""
+    return task.origin.replace(f"{data_folder(root)}{os.sep}", "")
 
 
 def _where(device: torch.device, job: Job) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 """Trees and results to look at."""
 
+from torch_ctree.viewing.folding import fold as fold
 from torch_ctree.viewing.terminal import draw as draw
 from torch_ctree.viewing.terminal import width as width

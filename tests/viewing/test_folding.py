@@ -1,0 +1,60 @@
+import pytest
+from nltk import Tree
+
+from torch_ctree.data import scan
+from torch_ctree.viewing import fold
+from torch_ctree.viewing.folding import copies
+
+
+def folded(text: str) -> str:
+    return " ".join(str(fold(Tree.fromstring(text))).split())
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        ("(· a a)", "(×2 a)"),
+        ("(· a b)", "(· a b)"),
+        ("(· a)", "(· a)"),
+        ("(· a (· a a))", "(×3 a)"),
+        ("(· (· a a) a)", "(×3 a)"),
+        ("(· (· a a) (· a a))", "(×2 (×2 a))"),
+        ("(· (· a b) (· (· a b) (· a b)))", "(×3 (· a b))"),
+        ("(· (· a b) (· b a))", "(· (· a b) (· b a))"),
+        ("(· (· a a) b)", "(· (×2 a) b)"),
+        ("(· (· a a) (· a (· a a)))", "(· (×2 a) (×3 a))"),  # in pairs one is left over
+        ("(· (· (· a a) b) (· (· a a) b))", "(×2 (· (×2 a) b))"),
+        ("(· a a a)", "(×3 a)"),
+        ("(S (NP a b) (VP a b))", "(S (NP a b) (VP a b))"),
+    ],
+)
+def test_by_hand(tree, expected):
+    assert folded(tree) == expected
+
+
+def test_a_word_alone():
+    assert fold("walk") == "walk"
+    assert copies("walk", "walk") == 1
+    assert copies("walk", "run") == 0
+
+
+def test_the_tree_itself_stays():
+    tree = Tree.fromstring("(· (· a b) (· a b))")
+    before = tree.copy(deep=True)
+    fold(tree)
+    assert tree == before
+
+
+def unfolded(tree: Tree | str) -> list[str]:
+    """The words that it stands for."""
+    if isinstance(tree, str):
+        return [tree]
+    words = [word for part in tree for word in unfolded(part)]
+    return int(tree.label()[1:]) * words if tree.label().startswith("×") else words
+
+
+@pytest.mark.parametrize("n", range(0, 20_910, 997))
+def test_no_word_is_lost(n):
+    example = scan.everything()[n]
+    tree = fold(scan.gold(example).target)
+    assert unfolded(tree) == example.target.split()
