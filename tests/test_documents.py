@@ -70,10 +70,13 @@ def test_the_nine_sentences_run():
 
 
 def test_the_demo_runs_in_small(tmp_path):
-    """Too small to learn much; make demo itself takes minutes."""
-    settings = ["--model.width", "8", "--optimisation.batch_size", "2000", "--optimisation.max_epochs", "1"]
+    """Too small to learn much, on a hundredth of SCAN; make demo itself takes minutes."""
+    few = scan.everything()[::97]
+    (tmp_path / "few.tsv").write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in few))
+    settings = ["--data", "few.tsv", "--model.width", "8", "--optimisation.max_epochs", "1"]
     printed = run(str(ROOT / "examples" / "demo.py"), *settings, cwd=tmp_path)
-    assert "test: 4,182 pairs" in printed
+    assert "$ ctree train demo --run runs/demo-0 " in printed
+    assert "\ntest: 22 pairs\n" in printed
     assert printed.count("$ ctree decode runs/demo-0 ") == 3
     assert (tmp_path / "runs" / "demo-0" / "model.safetensors").exists()
 

@@ -1,6 +1,7 @@
 """The expansion and attention in few kernels: what the modules compute, forwards and backwards."""
 
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -24,13 +25,13 @@ pytestmark = pytest.mark.skipif(not triton_runs(DEVICE), reason="no Triton")
 SEED = torch.tensor([0x0123_4567_89AB_CDEF], device=DEVICE)
 
 
-def an_encoding(batch: int, size: int, slots: int, width: int) -> Encoding:
-    """Random, with gradients."""
+def an_encoding(batch: int, size: int, slots: int, width: int, lengths: Sequence[int] = ()) -> Encoding:
+    """Random, with gradients; of sentences of all lengths, if none are given."""
 
     def some(*shape: int) -> Tensor:
         return torch.randn(shape, device=DEVICE).requires_grad_()
 
-    lengths = torch.arange(batch, device=DEVICE) % size + 1
+    words = torch.tensor(lengths or [n % size + 1 for n in range(batch)], device=DEVICE)
     return Encoding(
         root=some(batch, width),
         internal=some(batch, size, slots, width),
@@ -38,7 +39,7 @@ def an_encoding(batch: int, size: int, slots: int, width: int) -> Encoding:
         contextual=some(batch, size, width),
         embeddings=some(batch, size, width),
         tokens=torch.randint(5, (batch, size), device=DEVICE),
-        mask=torch.arange(size, device=DEVICE) < lengths[:, None],
+        mask=torch.arange(size, device=DEVICE) < words[:, None],
     )
 
 
@@ -83,7 +84,8 @@ def test_as_the_modules(output, context, depth):
 
 
 def test_many_sentences_positions_and_levels():
-    decoder, encoding = a_decoder(width=32, depth=5), an_encoding(18, 9, 8, 32)  # more than a block of each
+    """More than a block of each: of a level's vertices, of positions, of vertices that are attended from."""
+    decoder, encoding = a_decoder(width=32, depth=5), an_encoding(3, 9, 8, 32, lengths=(9, 1, 5))
     assert_same(outcome(decoder, encoding, 5, True), outcome(decoder, encoding, 5, False))
 
 
@@ -189,7 +191,7 @@ def errors_under_autocast(output: str) -> tuple[dict[str, float], dict[str, floa
 def test_under_autocast(output):
     """No worse than torch's own, as a rule: now and then rounding turns a unit of a relu on or off for one of them."""
     found = []
-    for seed in range(5):
+    for seed in range(3):
         torch.manual_seed(seed)
         found.append(errors_under_autocast(output))
     for name in found[0][0]:
