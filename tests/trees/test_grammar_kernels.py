@@ -232,7 +232,7 @@ def test_log_prob_and_its_gradients(N, scale, impossible, monkeypatch):
         return value.detach().cpu(), [x.cpu() for x in torch.autograd.grad(value, inputs, grad.to(device))]
 
     value, gradients = value_and_gradients("cpu")
-    monkeypatch.setattr(charts, "_in_triton", lambda *_: True)
+    monkeypatch.setattr(charts, "_kernels", lambda *_: kernels)
     found, ours = value_and_gradients(DEVICE)
     torch.testing.assert_close(found, value)
     for one, other in zip(ours, gradients, strict=True):
@@ -252,10 +252,11 @@ def test_through_the_distribution(monkeypatch):
         leaf, left, right, token = (x.to(device) for x in logits)
         dist = LatentGrammar(leaf, left, right, token, roots, operators)
         posterior = dist.posterior(tokens.to(device), lengths.to(device))
-        return posterior.log_evidence().cpu(), posterior.span_marginals().cpu()
+        best = posterior.consensus().to("cpu")
+        return posterior.log_evidence().cpu(), posterior.span_marginals().cpu(), best.vertices, best.log_prob
 
     expected = log_prob_and_spans("cpu")
-    monkeypatch.setattr(charts, "_in_triton", lambda *_: True)
+    monkeypatch.setattr(charts, "_kernels", lambda *_: kernels)
     for one, other in zip(log_prob_and_spans(DEVICE), expected, strict=True):
         torch.testing.assert_close(one, other)
 

@@ -12,6 +12,7 @@ length. Two things are limited: a state that is less probable in a cell than the
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import Any, cast
 
 import torch
@@ -40,9 +41,13 @@ LARGEST = 1 << 26
 """Elements of the tensors that maxima over states go through."""
 
 
-def _in_triton(numbers: Tensor, transitions: Transitions) -> bool:
-    """Whether Triton kernels do the work: they are for float32, and for more than one operator."""
-    return numbers.dtype == torch.float32 and 1 < transitions.operators <= MOST_OPERATORS and in_kernels(numbers)
+def _kernels(numbers: Tensor, transitions: Transitions) -> ModuleType | None:
+    """Those of Triton, where they do the work: they are for float32, and for more than one operator."""
+    if numbers.dtype != torch.float32 or not 1 < transitions.operators <= MOST_OPERATORS or not in_kernels(numbers):
+        return None
+    from torch_ctree.trees.kernels import grammar  # noqa: PLC0415  (imports Triton)
+
+    return grammar
 
 
 def _split_weights(chart: Chart, width: int) -> tuple[Tensor, Tensor]:
@@ -55,10 +60,8 @@ def _split_weights(chart: Chart, width: int) -> tuple[Tensor, Tensor]:
 
 def inside(leaves: Tensor, log_split: Tensor, left: Transitions, right: Transitions) -> Chart:
     """leaves (B, N, Q): log leaf(s) + log emit(s, x_i); log_split (B, Q); left, right: probabilities."""
-    if _in_triton(leaves, left):
-        from torch_ctree.trees.kernels import grammar  # noqa: PLC0415  (imports Triton)
-
-        return grammar.inside(leaves, log_split, left, right)
+    if kernels := _kernels(leaves, left):
+        return kernels.inside(leaves, log_split, left, right)
     B, N, Q = leaves.shape
     C = N * (N + 1) // 2
     parts, scales = (B, N, N - 1, Q), (B, N, N - 1)
@@ -102,10 +105,8 @@ def outside(
 
     The products of a width are made again here: kept, they would take N times the memory of the chart.
     """
-    if _in_triton(chart.beta, left):
-        from torch_ctree.trees.kernels import grammar  # noqa: PLC0415
-
-        return grammar.outside(chart, log_split, left, right, root, lengths, grad)
+    if kernels := _kernels(chart.beta, left):
+        return kernels.outside(chart, log_split, left, right, root, lengths, grad)
     B, N = chart.left.shape[:2]
     split = log_split.exp()[:, None]
     of_left, of_right = torch.zeros_like(chart.left), torch.zeros_like(chart.right)
@@ -160,10 +161,8 @@ def _bounded(gradient: Tensor, value: Tensor, grad: Tensor) -> Tensor:
 
 def by_logits(result: Outside, beta: Tensor, left: Transitions, right: Transitions, grad: Tensor) -> list[Tensor]:
     """By the logits of left and of right transitions, (B, Q, W) each; beta of the chart. It may use up the result."""
-    if _in_triton(beta, left):
-        from torch_ctree.trees.kernels import grammar  # noqa: PLC0415
-
-        return grammar.by_logits(result, beta, left, right, grad)
+    if kernels := _kernels(beta, left):
+        return kernels.by_logits(result, beta, left, right, grad)
     parts = (result.left, left), (result.right, right)
     return [_of_logits(part, beta[:, :-1], transitions, grad) for part, transitions in parts]
 
