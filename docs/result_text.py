@@ -14,8 +14,9 @@ from statistics import mean
 from torch_ctree.data.errors import count
 from torch_ctree.evaluation.cells import Cell
 from torch_ctree.experiments import TABLES, Result, read_results
-from torch_ctree.experiments.comparing import answer, best, contrast, done, leading, worst
+from torch_ctree.experiments.comparing import answer, best, contrast, leading, worst
 from torch_ctree.experiments.report import Lines, Results, as_markdown, comparison, failures, standing
+from torch_ctree.experiments.results import done
 from torch_ctree.experiments.summary import NOTHING
 from torch_ctree.experiments.tables import Table
 

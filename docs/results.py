@@ -23,8 +23,9 @@ from torch_ctree.data.disk import write
 from torch_ctree.data.errors import count
 from torch_ctree.evaluation.cells import KINDS, TIMES, Cell
 from torch_ctree.experiments import TABLES, Column, Result, Row, Table, read_results
-from torch_ctree.experiments.comparing import answer, contrast, done
+from torch_ctree.experiments.comparing import answer, contrast
 from torch_ctree.experiments.report import Results
+from torch_ctree.experiments.results import done
 from torch_ctree.experiments.summary import Sample, cell_means
 from torch_ctree.viewing import fold
 

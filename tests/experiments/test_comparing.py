@@ -1,7 +1,8 @@
 import pytest
 
 from tests.experiments.tiny import SCAN, failed, result
-from torch_ctree.experiments.comparing import answer, best, contrast, done, leading, worst
+from torch_ctree.experiments.comparing import answer, best, contrast, leading, worst
+from torch_ctree.experiments.results import done
 from torch_ctree.experiments.summary import cell_means
 
 LENGTH = next(column for column in SCAN.columns if column.key == "length")

@@ -6,13 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch_ctree.evaluation.cells import Cell
-from torch_ctree.experiments.results import Result
+from torch_ctree.experiments.results import Result, done
 from torch_ctree.experiments.tables import Column, Row, Table
-
-
-def done(results: Sequence[Result]) -> list[Result]:
-    """Those that did not fail."""
-    return [result for result in results if "error" not in result]
 
 
 def worst(results: Sequence[Result]) -> Result:

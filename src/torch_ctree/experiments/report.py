@@ -12,7 +12,7 @@ from typing import Any
 from torch_ctree.data.disk import write
 from torch_ctree.data.errors import count
 from torch_ctree.evaluation.cells import KINDS, TIMES
-from torch_ctree.experiments.results import Result, read_results
+from torch_ctree.experiments.results import Result, done, read_results
 from torch_ctree.experiments.summary import NOTHING, alone, cell_means, here, published, sample, spread
 from torch_ctree.experiments.tables import Table
 
@@ -109,7 +109,7 @@ def failures(results: Results) -> list[str]:
 def _done(table: Table, results: Results) -> Iterator[tuple[str, str, list[Result]]]:
     """(Row, split, its runs), in the order of the table, without those that failed."""
     for row, split in product(table.own, table.splits):
-        if some := [result for result in results.get((row.name, split), []) if "error" not in result]:
+        if some := done(results.get((row.name, split), [])):
             yield row.name, split, some
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,11 @@ def read_result(path: Path) -> Result:
     if not isinstance(found.get("error"), str) and not isinstance(found.get("metrics"), dict):
         raise DataError(f"{path}: neither metrics nor an error; expected the result of a run")
     return found
+
+
+def done(results: Iterable[Result]) -> list[Result]:
+    """Those that did not fail."""
+    return [result for result in results if "error" not in result]
 
 
 def read_results(table: Table, results: Path) -> dict[tuple[str, str], list[Result]]:

@@ -10,7 +10,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from torch_ctree.evaluation.cells import Cell
-from torch_ctree.experiments.results import Result
+from torch_ctree.experiments.results import Result, done
 from torch_ctree.experiments.tables import Column, Published, Table
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -100,7 +100,7 @@ def here(results: Sequence[Result], column: Column, table: Table) -> list[str]:
     """The same of our runs, and what became of those that are not in it."""
     if not results:
         return [NOTHING]
-    found = Sample(tuple(column.value(result["metrics"]) for result in results if "error" not in result))
+    found = Sample(tuple(column.value(result["metrics"]) for result in done(results)))
     failed = len(results) - len(found.values)
     lines = [spread(found, table.scale, table.digits), *([bars(found.histogram)] if found.values else [])]
     said = [] if len(found.values) == table.seeds else [f"{len(found.values)} of {table.seeds} runs"]

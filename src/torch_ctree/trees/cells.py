@@ -56,6 +56,14 @@ class Transitions(NamedTuple):
         """(…, Q) → (…, P, O)"""
         return states.unflatten(-1, (self.places, self.operators))
 
+    def softmax(self) -> Transitions:
+        """Logits → probabilities."""
+        return Transitions(self.values.softmax(-1), self.choice.softmax(-1))
+
+    def log_softmax(self) -> Transitions:
+        """Logits → logarithms of probabilities."""
+        return Transitions(self.values.log_softmax(-1), self.choice.log_softmax(-1))
+
     # --- sums: the values are probabilities ---------------------------------------------------------------------------
 
     def arrived(self, beta: Tensor) -> Tensor:

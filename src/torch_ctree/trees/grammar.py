@@ -231,12 +231,12 @@ class LatentGrammar(Distribution):
 
     def _transitions(self) -> tuple[Transitions, Transitions]:
         """Probabilities."""
-        left, right = (Transitions(*(x.softmax(-1) for x in side)) for side in self._logits())
-        return left, right
+        left, right = self._logits()
+        return left.softmax(), right.softmax()
 
     def _log_transitions(self) -> tuple[Transitions, Transitions]:
-        left, right = (Transitions(*(x.log_softmax(-1) for x in side)) for side in self._logits())
-        return left, right
+        left, right = self._logits()
+        return left.log_softmax(), right.log_softmax()
 
     def _children(self, sentence: Tensor, state: Tensor, column: Tensor, take: Callable[..., Tensor]) -> Tensor:
         """Children's states from columns, (S, 2), of parents' sentences and states, (S, 1); take: see ``_grown``"""

@@ -76,7 +76,7 @@ class GrammarPosterior:
         """The sentence's best tree with states (B, …), and log p(tree, states | x)."""
         N = self.tokens.shape[1]
         with torch.no_grad():
-            left, right = (Transitions(*(x.log_softmax(-1) for x in side)) for side in self._logits)
+            left, right = (side.log_softmax() for side in self._logits)
             chart = best_chart(self._leaves, self._log_split, left, right)
             sentence = torch.arange(len(self.lengths), device=self.lengths.device)
             whole = chart[0][sentence, first_cell(N, self.lengths)]
@@ -89,11 +89,11 @@ class GrammarPosterior:
             return Derivation(self.tokens, self.lengths, vertices, log_prob)
 
     def consensus(self) -> Derivation:
-        """The tree that most constituents are expected to be shared with (B, …), and log p(tree | x), over all states.
+        """The tree with the most constituents expected to be right (B, …), and log p(tree | x) over all states.
 
         Of all trees it has the largest sum of ``span_marginals``. Where many states do the same work, each single
         derivation is improbable, and this says more of what the grammar means than ``argmax``. It takes sums only,
-        which are far faster than maxima.
+        which are matrix products, where maxima are not.
         """
         with torch.no_grad():
             marginals, log_evidence = self._marginals()
@@ -121,7 +121,7 @@ class GrammarPosterior:
     def _marginals(self) -> tuple[Tensor, Tensor]:
         """Of spans, (B, N, N), and log p(x), (B,): both from one chart."""
         with torch.no_grad(), torch.autocast(self._leaves.device.type, enabled=False):
-            left, right = self._transitions()
+            left, right = (side.softmax() for side in self._logits)
             chart = inside(self._leaves, self._log_split, left, right)
             ones = self._leaves.new_ones(len(self.lengths))
             found = outside(chart, self._log_split, left, right, self._root, self.lengths, ones)
@@ -130,10 +130,11 @@ class GrammarPosterior:
     def _log_joint(self, vertices: Tensor) -> Tensor:
         """log p(tree, x): siblings that stand side by side become their parent, until only roots are left."""
         with torch.autocast(self._leaves.device.type, enabled=False):
-            left, right = self._transitions()
+            left, right = (side.softmax() for side in self._logits)
             frontier = _Frontier(vertices, *scaled(*exponential(self._leaves)))
+            split = self._log_split.exp()[:, None]
             while bool((are_left := frontier.are_left_siblings()).any()):
-                frontier = frontier.with_parents(are_left, self._log_split.exp()[:, None], left, right)
+                frontier = frontier.with_parents(are_left, split, left, right)
             self._check_merged(vertices, frontier.vertices)
             at_root = root_of(frontier.values[:, 0], left.choice, self._root)
             is_there = (frontier.vertices[:, 0] == 0) & (at_root > 0)
@@ -155,11 +156,6 @@ class GrammarPosterior:
         if N - 1 > DEEPEST and bool((form[:, 4] - form[:, 3] > 1).any()):
             raise ValueError(f"tokens: got a best tree deeper than {DEEPEST}; expected one whose heap numbers fit")
         return padded(form, len(self.lengths), N)[0]
-
-    def _transitions(self) -> tuple[Transitions, Transitions]:
-        """Probabilities."""
-        left, right = (Transitions(*(x.softmax(-1) for x in side)) for side in self._logits)
-        return left, right
 
 
 class _Frontier(NamedTuple):

@@ -78,9 +78,8 @@ class Grammar(TreeDecoder):
         self.query = nn.Linear(2 * width, 3 * width)  # for the left child, the right one, and the word of a leaf
         self.relation = nn.Linear(2 * width, 3 * RELATIONS)
         self.next_operator = nn.Linear(2 * width, 2 * self.operators)
-        self.says_chosen = nn.Parameter(
-            torch.zeros(3, self.operators)
-        )  # what it is worth that words have to say something
+        # What it is worth that words have to say something, where operators are chosen and where phrases are found.
+        self.says_chosen = nn.Parameter(torch.zeros(3, self.operators))
         self.says_found = nn.Parameter(torch.zeros(width))
         self.edge = nn.Parameter(torch.randn(width))  # stands before the first word, and after the last
         self.begin, self.end = (nn.Linear(2 * self.window * width, 3 * width, bias=False) for _ in range(2))
