@@ -15,6 +15,7 @@ NO_SHARES = (-0.1, 1, 1.0, "0.1", None, False, float("nan"))
 BAD = [
     *((name, value, "a whole number, 1 or more") for name, value in itertools.product(WHOLE, NOT_WHOLE)),
     *((name, value, "a number from 0 to less than 1") for name, value in itertools.product(SHARES, NO_SHARES)),
+    *(("stay_operators", value, "a whole number, 1 to 12") for value in (0, 13, 2.0, True, "3")),
     *(("depth", value, "a whole number from 0 to 20") for value in (-1, 21, 3.0, True, "3")),
     *(("output", value, "mlp or lexical-attention") for value in ("mpl", None, ["mlp"])),
     *(("contextualiser", value, "bidirectional or forward or none") for value in ("both", None)),
@@ -40,7 +41,7 @@ def test_bad_values_are_told_in_one_line(name, value, expected):
         ModelConfig(),
         ModelConfig(depth=0, dropout=0, attention_dropout=0.0),
         ModelConfig(
-            *("birnn", "lstm", "mlp", "none", 16, 3, 2, 1, 2, 8, 0.5, 0, 4, 3, 5, 0.3),
+            *("birnn", "lstm", "mlp", "none", 16, 3, 2, 1, 2, 8, 0.5, 0, 4, 3, 2, 5, 0.3),
             context="root",
             options={"heads": 2, "deep": {"er": [1, 2]}},
         ),

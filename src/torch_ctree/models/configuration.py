@@ -38,6 +38,7 @@ class ModelConfig:
     attention_dropout: of the queries and keys of attention; of what a grammar finds phrases by
     operators: of a grammar
     stays: of a grammar: how often in a row a child may have the phrase of its parent
+    stay_operators: of a grammar's operators, how many such a child has to choose from; by default all
     window: words on each side of where a phrase begins and of where it ends, by which a grammar finds it
     word_noise: the share of source words that ``spans`` does not hear in training
     phrase_dropout: the share of phrases of several words that a grammar has to do without in training
@@ -60,6 +61,7 @@ class ModelConfig:
     attention_dropout: float = 0.6
     operators: int = 12
     stays: int = 2
+    stay_operators: int | None = None
     window: int = 1
     word_noise: float = 0.0
     phrase_dropout: float = 0.0
@@ -77,6 +79,11 @@ class ModelConfig:
         for name in ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window"):
             if not _is_whole(getattr(self, name)) or getattr(self, name) < 1:
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected a whole number, 1 or more")
+        most = self.operators
+        if self.stay_operators is not None and not (
+            _is_whole(self.stay_operators) and 1 <= self.stay_operators <= most
+        ):
+            raise ModelError(f"stay_operators: got {self.stay_operators!r}; expected a whole number, 1 to {most}")
         if self.width % 2:
             raise ModelError(f"width: got {self.width}; expected an even number: half for each direction of reading")
         if self.depth is not None:

@@ -79,9 +79,10 @@ def all_phrases(words: int) -> list[Phrase]:
     return [(i, j) for j in range(words) for i in range(j + 1)]
 
 
-def states(words: int, stays: int, operators: int) -> list[State]:
-    """In the order of the grammar."""
-    return [(i, j, n, o) for i, j in all_phrases(words) for n in range(stays + 1) for o in range(operators)]
+def states(words: int, stays: int, operators: int, staying: int | None = None) -> list[State]:
+    """In the order of the grammar. staying: operators of those that have been kept, by default all"""
+    choices = [operators, *stays * [staying or operators]]
+    return [(i, j, n, o) for i, j in all_phrases(words) for n, most in enumerate(choices) for o in range(most)]
 
 
 class Plain(NamedTuple):
@@ -132,7 +133,7 @@ def by_hand(model: Seq2Seq, source: list[int], hidden: Sequence[int] = ()) -> Pl
     ]
     keys = {phrase: key(decoder, known, phrase) for phrase in phrases}
     leaf, words, sides = {}, {}, ({}, {})
-    for state in states(len(source), config.stays, config.operators):
+    for state in states(len(source), config.stays, config.operators, config.stay_operators):
         i, j, kept, o = state
         end, operator = kept == config.stays, plain.numbers(decoder.operator[o])
         queries, relations, nexts = (
@@ -192,21 +193,24 @@ def part(x: list[float], n: int, parts: int) -> list[float]:
 # --- states, one by one -----------------------------------------------------------------------------------------------
 
 
-SIZES = pytest.mark.parametrize(("operators", "stays"), [(1, 1), (1, 2), (3, 1), (2, 2)])
+SIZES = pytest.mark.parametrize(
+    ("operators", "stays", "staying"), [(1, 1, None), (1, 2, None), (3, 1, None), (2, 2, None), (3, 1, 2), (3, 2, 1)]
+)
 
 
 @SIZES
 @pytest.mark.parametrize("window", [1, 2])
 @pytest.mark.parametrize("source", [[3], [1, 2], [3, 0, 3, 4]], ids=len)
 @pytest.mark.parametrize("beside", [[], [1, 2, 4, 0, 3]], ids=["alone", "padded"])
-def test_by_hand(operators, stays, window, source, beside):
-    model = tiny(operators=operators, stays=stays, window=window)
+def test_by_hand(operators, stays, staying, window, source, beside):
+    model = tiny(operators=operators, stays=stays, stay_operators=staying, window=window)
     dist, expected = distribution(model, source, *([beside] if beside else [])), by_hand(model, source)
-    phrases, listed = all_phrases(len(source)), states(len(source), stays, operators)
+    phrases, listed = all_phrases(len(source)), states(len(source), stays, operators, staying)
     left, right = (side[0].exp() for side in sides(dist))
     assert phrases[int(dist.root[0])] == expected.root
     for p, phrase in enumerate(phrases):
-        row = [*expected.operators[phrase], *[0.0] * (stays * operators)]  # none of those that come by staying
+        by_staying = stays * (staying or operators)  # which no phrase is read as
+        row = [*expected.operators[phrase], *by_staying * [0.0]]
         torch.testing.assert_close(dist.operator_logits[0, p].softmax(-1), torch.tensor(row, dtype=double))
     for s, state in enumerate(listed):
         assert dist.leaf_logits.sigmoid()[0, s].item() == pytest.approx(expected.leaf[state], abs=1e-12)
@@ -222,9 +226,9 @@ def test_by_hand(operators, stays, window, source, beside):
 
 @SIZES
 @pytest.mark.parametrize("noise", [0.0, 5.0])
-def test_rows_are_distributions(operators, stays, noise):
+def test_rows_are_distributions(operators, stays, staying, noise):
     """Of padding too: nothing is NaN, though weights be extreme."""
-    model = tiny(operators=operators, stays=stays)
+    model = tiny(operators=operators, stays=stays, stay_operators=staying)
     with torch.no_grad():
         for parameter in model.decoder.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=noise)
@@ -239,10 +243,10 @@ def test_rows_are_distributions(operators, stays, noise):
 
 
 @SIZES
-def test_children_have_smaller_phrases_or_keep_theirs(operators, stays):
+def test_children_have_smaller_phrases_or_keep_theirs(operators, stays, staying):
     """And all of these are possible."""
-    dist = distribution(tiny(operators=operators, stays=stays), [3, 1, 2, 2])
-    listed = states(4, stays, operators)
+    dist = distribution(tiny(operators=operators, stays=stays, stay_operators=staying), [3, 1, 2, 2])
+    listed = states(4, stays, operators, staying)
     for side in sides(dist):
         possible = (side[0] > -math.inf).tolist()
         for (s, parent), (t, child) in itertools.product(enumerate(listed), enumerate(listed)):
@@ -251,11 +255,11 @@ def test_children_have_smaller_phrases_or_keep_theirs(operators, stays):
 
 
 @SIZES
-def test_derivations_end(operators, stays):
+def test_derivations_end(operators, stays, staying):
     """Whatever can be reached from a source's root in a padded batch: no state comes back, and none is of padding."""
     sources = some_pairs()[0]
-    dist = distribution(tiny(operators=operators, stays=stays), *sources)
-    listed = states(max(map(len, sources)), stays, operators)
+    dist = distribution(tiny(operators=operators, stays=stays, stay_operators=staying), *sources)
+    listed = states(max(map(len, sources)), stays, operators, staying)
     possible, leaf = (torch.maximum(*sides(dist)) > -math.inf).tolist(), dist.leaf_logits.tolist()
     for b, source in enumerate(sources):
         follows = {

@@ -50,9 +50,9 @@ class Grammar(TreeDecoder):
     A vertex has a phrase and one of a few operators, and nothing else: all below it depends on those two alone. The
     root has the whole source. A child has a part of its parent's phrase, and an operator that is chosen by reading that
     part, as if it were the whole source: what is made of a phrase is the same wherever it stands. Or it has the same
-    phrase again, ``config.stays`` times in a row at most, with an operator that its parent chooses. What an operator
-    does is always the same, such as "what stands before *twice*, and the same again": so it does the same to a phrase
-    that is new to it.
+    phrase again, ``config.stays`` times in a row at most, with an operator that its parent chooses, one of the first
+    ``config.stay_operators``. What an operator does is always the same, such as "what stands before *twice*, and the
+    same again": so it does the same to a phrase that is new to it.
 
     Children are found by ``config.window`` words on each side of where a phrase begins and of where it ends, and by how
     it lies in its parent's. In the same way a leaf finds the word of its phrase that it says, in the target's language,
@@ -70,14 +70,15 @@ class Grammar(TreeDecoder):
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()
         width, self.operators, self.window = config.width, config.operators, config.window
-        self.levels = config.stays + 1
+        self.levels, self.staying = config.stays + 1, config.stay_operators or config.operators
+        self.states = self.operators + config.stays * self.staying  # of a phrase
         self.depth, self.blindness, self.scarcity = config.depth, config.attention_dropout, config.phrase_dropout
         self.choose = nn.Linear(width, self.operators)
         self.operator = nn.Parameter(torch.randn(self.operators, 2 * width))
         self.leaf = nn.Linear(2 * width, 1)
         self.query = nn.Linear(2 * width, 3 * width)  # for the left child, the right one, and the word of a leaf
         self.relation = nn.Linear(2 * width, 3 * RELATIONS)
-        self.next_operator = nn.Linear(2 * width, 2 * self.operators)
+        self.next_operator = nn.Linear(2 * width, 2 * self.staying)
         # What it is worth that words have to say something, where operators are chosen and where phrases are found.
         self.says_chosen = nn.Parameter(torch.zeros(3, self.operators))
         self.says_found = nn.Parameter(torch.zeros(width))
@@ -87,9 +88,10 @@ class Grammar(TreeDecoder):
         self.dropout = Dropout(config.dropout)
 
     def distribution(self, encoding: Encoding, depth: int | None = None) -> LatentGrammar:
-        """The distribution over (target, tree) pairs, (B,): of a phrase, O states on each of L levels
+        """The distribution over (target, tree) pairs, (B,): of a phrase, Z states on L levels
 
-        The level counts how often in a row the phrase has stayed the same.
+        The level counts how often in a row the phrase has stayed the same. On the first there are O states, one for
+        each operator, on the others the first ``config.stay_operators``.
         """
         if encoding.internal.shape[1] != encoding.internal.shape[2]:
             raise ModelError("encoder: got one without phrases; expected 'spans' with the decoder 'grammar'")
@@ -103,7 +105,7 @@ class Grammar(TreeDecoder):
         left, right = (self._transitions(*side, phrases) for side in zip(sides, stays, strict=True))
         said = self._found(words, phrases, encoding.mask) @ meaning[:, None]  # (B, P, O, K)
         said = said.clamp_min(torch.finfo(said.dtype).tiny)
-        tokens = said.log()[:, :, None].expand(-1, -1, self.levels, -1, -1).flatten(1, 3)
+        tokens = self._on_levels(self.levels * [said.log()])
         leaf = self._leaf_logits(operators, phrases, said.sum(-1))
         choice = self._choice_logits(encoding.internal, says, phrases)
         root = lengths * (lengths - 1) // 2
@@ -111,13 +113,13 @@ class Grammar(TreeDecoder):
         return LatentGrammar(leaf, left, right, tokens, root, choice, depth, validate_args=False)
 
     def _choice_logits(self, internal: Tensor, says: Tensor, phrases: Phrases) -> Tensor:
-        """internal (B, S, S, H), says (B, S) → (B, P, L · O): of a phrase, which operator, on the first level"""
+        """internal (B, S, S, H), says (B, S) → (B, P, Z): of a phrase, which operator, on the first level"""
         place = phrases.last * internal.shape[1] + phrases.first
         logits = self.choose(internal.flatten(1, 2).index_select(1, place))  # (B, P, O)
         before = nn.functional.pad(says.cumsum(1), (1, 0))
         parts = before[:, phrases.last + 1] - before[:, phrases.first], says[:, phrases.first], says[:, phrases.last]
         logits = logits + torch.stack(parts, -1) @ self.says_chosen
-        return nn.functional.pad(logits, (0, (self.levels - 1) * self.operators), value=-math.inf)
+        return nn.functional.pad(logits, (0, self.states - self.operators), value=-math.inf)
 
     def _found(self, scores: Tensor, phrases: Phrases, mask: Tensor) -> Tensor:
         """scores of what leaves say, (B, P, O, P) → (B, P, O, S): how often each word is found"""
@@ -126,32 +128,36 @@ class Grammar(TreeDecoder):
         return found.masked_fill(~_covered(phrases, mask)[:, :, None], -math.inf).softmax(-1)
 
     def _leaf_logits(self, operators: Tensor, phrases: Phrases, said: Tensor) -> Tensor:
-        """(B, O, 2H), how much is said (B, P, O) → (B, P · L · O)
+        """(B, O, 2H), how much is said (B, P, O) → (B, P · Z)
 
         One word that has stayed as often as it may has nothing to become.
         """
-        last = torch.arange(self.levels, device=operators.device) == self.levels - 1
-        nothing = (phrases.first == phrases.last)[:, None] & last  # (P, L)
         log_leaf = logsigmoid(self.leaf(operators))[:, None, :, 0] + said.log()  # (B, P, O)
         logits = log_leaf - torch.log(-torch.expm1(log_leaf.clamp_max(-CERTAIN)))
-        return logits[:, :, None].masked_fill(nothing[..., None], math.inf).flatten(1)
+        last = logits.masked_fill((phrases.first == phrases.last)[:, None], math.inf)
+        return self._on_levels([*(self.levels - 1) * [logits], last])
+
+    def _on_levels(self, levels: list[Tensor]) -> Tensor:
+        """Of each level (B, P, O, …) → (B, P · Z, …), without the operators that nobody stays with."""
+        first, *others = levels
+        return torch.cat([first, *(level[:, :, : self.staying] for level in others)], 2).flatten(1, 2)
 
     def _transitions(self, scores: Tensor, operators: Tensor, phrases: Phrases) -> Tensor:
-        """scores of children's phrases, (B, P, O, P), and of operators where it is the same one, (B, O, O) → logits
+        """scores of children's phrases, (B, P, O, P), and of operators where it is the same one, (B, O, K) → logits
 
-        (B, P · L · O, P + L · O − 1), as ``LatentGrammar`` has them
+        (B, P · Z, P + Z − 1), as ``LatentGrammar`` has them
         """
-        stays = scores.diagonal(dim1=1, dim2=3).mT[..., None] + operators[:, None]  # (B, P, O, O)
+        stays = scores.diagonal(dim1=1, dim2=3).mT[..., None] + operators[:, None]  # (B, P, O, K)
         parts = scores.masked_fill(phrases.same[:, None], -math.inf)
         levels = []
         for level in range(self.levels):
             last = level == self.levels - 1
             if last:  # only what has no parts may stay, and as that is a leaf, it never does
                 stays = stays.masked_fill((parts > -math.inf).any(-1, keepdim=True), -math.inf)
-            before = min(level + 1, self.levels - 1) * self.operators
-            room = before - 1, (self.levels - 1) * self.operators - before
+            before = self.operators + min(level, self.levels - 2) * self.staying
+            room = before - 1, self.states - before - self.staying
             levels.append(torch.cat([parts, nn.functional.pad(stays, room, value=-math.inf)], -1))
-        return torch.stack(levels, 2).flatten(1, 3)
+        return self._on_levels(levels)
 
     def _scores(
         self, operators: Tensor, phrases: Phrases, encoding: Encoding, says: Tensor, lengths: Tensor
@@ -171,7 +177,7 @@ class Grammar(TreeDecoder):
         return (found[:, :, None] + lies).masked_fill(~part[:, None, :, None], -math.inf).unbind(1)
 
     def _next_operator(self, operators: Tensor) -> tuple[Tensor, ...]:
-        """(B, O, O) each: log-probabilities of both children's operators where they have the same phrase"""
+        """(B, O, K) each: log-probabilities of both children's operators where they have the same phrase"""
         return self.next_operator(operators).unflatten(-1, (2, -1)).log_softmax(-1).unbind(2)
 
     def _keys(self, encoding: Encoding, says: Tensor, phrases: Phrases, lengths: Tensor) -> Tensor:
