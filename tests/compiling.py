@@ -127,11 +127,11 @@ def trees() -> None:
 
 
 def grammars() -> None:
-    """The charts of a grammar and their derivatives, in TF32: twelve operators on three levels, as by default."""
-    B, N, P, operators = 2, 3, 2, 36
+    """The charts of a grammar and their derivatives, in TF32: operators on three levels."""
+    B, N, P, operators, arriving = 2, 3, 2, 64, 32
     Q = P * operators
     leaves, split, choice = torch.zeros(B, N, Q), torch.zeros(B, Q), torch.zeros(B, P, operators)
-    left = right = Transitions(torch.zeros(B, Q, P + operators - 1), choice)
+    left = right = Transitions(torch.zeros(B, Q, P + operators - arriving), choice)
     root, lengths, grad = torch.tensor([0, 1]), torch.tensor([3, 1]), torch.ones(B)
     with in_tf32():
         chart = grammar.inside(leaves, split, left, right)

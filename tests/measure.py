@@ -36,17 +36,18 @@ def padded(trees: Iterable[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
 
 
 def all_states(logits: Tensor, operator_logits: Tensor) -> Tensor:
-    """A grammar's transitions (B, Q, P + O − 1), as log-probabilities with a column for every state: (B, Q, Q)."""
-    B, Q, _ = logits.shape
+    """A grammar's transitions (B, Q, P + O − A), as log-probabilities with a column for every state: (B, Q, Q)."""
+    B, Q, columns = logits.shape
     _, places, operators = operator_logits.shape
+    stays = columns - places
     move, choice = logits.log_softmax(-1), operator_logits.log_softmax(-1)
     whole = logits.new_full((B, Q, Q), -torch.inf)
     for s, t in itertools.product(range(Q), range(Q)):
         place, operator = divmod(t, operators)
         if place != s // operators or operators == 1:
             whole[:, s, t] = move[:, s, place] + choice[:, place, operator]
-        elif operator > 0:
-            whole[:, s, t] = move[:, s, places + operator - 1]
+        elif operator >= operators - stays:
+            whole[:, s, t] = move[:, s, columns - operators + operator]
     return whole
 
 

@@ -660,9 +660,12 @@ def test_it_is_a_distribution():
 # --- places and operators ---------------------------------------------------------------------------------------------
 
 
-def with_operators(places, operators, dtype=double, batch=3, vocabulary=3, **kwargs):
-    """A grammar with operators; and for each operator of its root, the same with a column for every state."""
-    Q, columns = places * operators, places + operators - 1
+def with_operators(places, operators, arriving=1, dtype=double, batch=3, vocabulary=3, **kwargs):
+    """A grammar with operators; and for each operator of its root, the same with a column for every state.
+
+    arriving: operators that nobody stays with
+    """
+    Q, columns = places * operators, places + operators - arriving
     leaf, tokens = torch.randn(batch, Q, dtype=dtype), torch.randn(batch, Q, vocabulary, dtype=dtype)
     own = torch.arange(places).repeat_interleave(operators)[:, None] == torch.arange(columns)
     left, right, choice = (torch.randn(batch, n, m, dtype=dtype) for n, m in 2 * [(Q, columns)] + [(places, operators)])
@@ -680,13 +683,15 @@ def with_operators(places, operators, dtype=double, batch=3, vocabulary=3, **kwa
     return short, wholes, chosen
 
 
-SIZES = pytest.mark.parametrize(("places", "operators"), [(3, 1), (2, 2), (3, 4)])
+SIZES = pytest.mark.parametrize(
+    ("places", "operators", "arriving"), [(3, 1, 1), (2, 2, 1), (3, 4, 1), (3, 4, 3), (1, 4, 2), (2, 3, 3)]
+)
 
 
 @SIZES
 @pytest.mark.parametrize(("dtype", "tolerance"), [(double, 1e-10), (torch.float32, 1e-4)])
-def test_operators_change_the_form_and_not_the_sums(places, operators, dtype, tolerance):
-    short, wholes, chosen = with_operators(places, operators, dtype)
+def test_operators_change_the_form_and_not_the_sums(places, operators, arriving, dtype, tolerance):
+    short, wholes, chosen = with_operators(places, operators, arriving, dtype)
     tokens, lengths = torch.randint(3, (3, 6)), torch.tensor([6, 1, 4])
     found = short.log_prob(tokens, lengths)
     each = chosen + torch.stack([whole.log_prob(tokens, lengths) for whole in wholes])
@@ -702,8 +707,8 @@ def test_operators_change_the_form_and_not_the_sums(places, operators, dtype, to
 
 @SIZES
 @pytest.mark.parametrize("depth", [0, 1, 3])
-def test_operators_change_the_form_and_not_the_search(places, operators, depth):
-    short, wholes, chosen = with_operators(places, operators, depth=depth)
+def test_operators_change_the_form_and_not_the_search(places, operators, arriving, depth):
+    short, wholes, chosen = with_operators(places, operators, arriving, depth=depth)
     tokens, lengths = torch.randint(3, (3, 6)), torch.tensor([6, 1, 4])
     for search in (lambda dist: dist.argmax(), lambda dist: dist.argmax(2)):
         found, each = search(short), [search(whole) for whole in wholes]

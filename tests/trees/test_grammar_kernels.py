@@ -18,7 +18,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning"),  # bounded after that
 ]
 inf = math.inf
-sizes = pytest.mark.parametrize(("N", "P", "A"), [(1, 3, 2), (2, 2, 2), (3, 3, 1), (4, 4, 3)])
+sizes = pytest.mark.parametrize(
+    ("N", "P", "A", "arriving"), [(1, 3, 2, 1), (2, 2, 2, 1), (3, 3, 1, 1), (4, 4, 3, 1), (4, 2, 5, 3), (3, 2, 2, 2)]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -45,10 +47,13 @@ def memory():
     torch.use_deterministic_algorithms(False)
 
 
-def grammar(N, P, A, B=2, scale=1.0, impossible=0.0):
-    """P places, A operators → leaves (B, N, Q), log_split (B, Q), logits of left and right, root; some impossible"""
-    Q = P * A
-    shapes = ((B, N, Q), (B, Q), (B, Q, P + A - 1), (B, Q, P + A - 1), (B, P, A))
+def grammar(N, P, A, arriving=1, B=2, scale=1.0, impossible=0.0):
+    """P places, A operators → leaves (B, N, Q), log_split (B, Q), logits of left and right, root; some impossible
+
+    arriving: operators that nobody stays with
+    """
+    Q, W = P * A, P + A - arriving
+    shapes = ((B, N, Q), (B, Q), (B, Q, W), (B, Q, W), (B, P, A))
     leaves, split, left, right, choice = (scale * torch.randn(shape) for shape in shapes)
     for logits in (leaves, split, left, right, choice):
         if impossible:
@@ -105,8 +110,8 @@ def assert_same_outside(found, expected, **tolerance):
 
 @pytest.mark.usefixtures("blocks", "memory")
 @sizes
-def test_as_in_torch(N, P, A):
-    expected, found = both(grammar(N, P, A), random_lengths(N), torch.randn(2))
+def test_as_in_torch(N, P, A, arriving):
+    expected, found = both(grammar(N, P, A, arriving), random_lengths(N), torch.randn(2))
     assert_same_chart(found[0], expected[0], rtol=1e-5, atol=0)
     assert_same_outside(found[1], expected[1], rtol=1e-4, atol=1e-6)
 
@@ -202,9 +207,12 @@ def test_an_empty_batch():
 
 
 @pytest.mark.usefixtures("blocks", "memory")
-@pytest.mark.parametrize(("N", "P", "A", "scale"), [(1, 2, 2, 1.0), (3, 3, 1, 1.0), (4, 3, 3, 60.0)])
-def test_by_logits(N, P, A, scale):
-    leaves, split, left, right, root = grammar(N, P, A, scale=scale, impossible=0.1)
+@pytest.mark.parametrize(
+    ("N", "P", "A", "arriving", "scale"),
+    [(1, 2, 2, 1, 1.0), (3, 3, 1, 1, 1.0), (4, 3, 3, 1, 60.0), (3, 2, 5, 3, 1.0), (3, 2, 2, 2, 1.0)],
+)
+def test_by_logits(N, P, A, arriving, scale):
+    leaves, split, left, right, root = grammar(N, P, A, arriving, scale=scale, impossible=0.1)
     left, right, lengths, grad = probabilities(left), probabilities(right), random_lengths(N), torch.tensor([1.0, -2.0])
     chart = charts.inside(leaves, split, left, right)
     result = charts.outside(chart, split, left, right, root, lengths, grad)
@@ -219,9 +227,11 @@ def test_by_logits(N, P, A, scale):
 # --- log p(x) ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("N", "scale", "impossible"), [(1, 1.0, 0.0), (4, 1.0, 0.3), (4, 60.0, 0.0)])
-def test_log_prob_and_its_gradients(N, scale, impossible, monkeypatch):
-    leaves, split, left, right, root = grammar(N, 4, 3, B=3, scale=scale, impossible=impossible)
+@pytest.mark.parametrize(
+    ("N", "arriving", "scale", "impossible"), [(1, 1, 1.0, 0.0), (4, 1, 1.0, 0.3), (4, 1, 60.0, 0.0), (4, 2, 1.0, 0.0)]
+)
+def test_log_prob_and_its_gradients(N, arriving, scale, impossible, monkeypatch):
+    leaves, split, left, right, root = grammar(N, 4, 3, arriving, B=3, scale=scale, impossible=impossible)
     lengths, grad = random_lengths(N, 3), torch.tensor([1.0, -0.5, 2.0])
 
     def value_and_gradients(device):

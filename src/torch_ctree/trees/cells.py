@@ -36,7 +36,8 @@ class Transitions(NamedTuple):
     """From the states of vertices to those of their left children, or of their right ones.
 
     A state is a place and one of O operators, Q = P · O. A child goes to a place and there takes an operator by
-    ``choice``; or it stays at its parent's with an operator other than 0: those are the W = P + O − 1 columns.
+    ``choice``; or it stays at its parent's with an operator that is not one of the first A: those are the W = P + O − A
+    columns.
     """
 
     values: Tensor  # (B, Q, W)
@@ -52,9 +53,23 @@ class Transitions(NamedTuple):
         """O"""
         return self.choice.shape[2]
 
+    @property
+    def arriving(self) -> int:
+        """A: operators that nobody stays with; they are taken by arriving at a place"""
+        return self.operators + self.places - self.values.shape[-1]
+
+    @property
+    def has_stays(self) -> bool:
+        """Whether a child can stay at its parent's place."""
+        return self.values.shape[-1] > self.places
+
     def by_place(self, states: Tensor) -> Tensor:
         """(…, Q) → (…, P, O)"""
         return states.unflatten(-1, (self.places, self.operators))
+
+    def kept(self, states: Tensor) -> Tensor:
+        """(…, Q) → (…, P, O − A): those that can be stayed with"""
+        return self.by_place(states)[..., self.arriving :]
 
     def softmax(self) -> Transitions:
         """Logits → probabilities."""
@@ -73,20 +88,20 @@ class Transitions(NamedTuple):
     def up(self, beta: Tensor, arrived: Tensor) -> Tensor:
         """Of children's states, (B, n, Q), and of their places, the mean as their parents' states see it: (B, n, Q)."""
         seen = arrived @ self._going.mT
-        if self.operators > 1:
-            seen += torch.einsum("bnpk,bpok->bnpo", self.by_place(beta)[..., 1:], self._staying).flatten(2)
+        if self.has_stays:
+            seen += torch.einsum("bnpk,bpok->bnpo", self.kept(beta), self._staying).flatten(2)
         return seen
 
     def down(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Derivatives of ``up``: by places, (B, n, P), and by states other than of operator 0, (B, n, P, O − 1)."""
+        """Derivatives of ``up``: by places, (B, n, P), and by states that are stayed with, (B, n, P, O − A)."""
         return gradient @ self._going, torch.einsum("bnpo,bpok->bnpk", self.by_place(gradient), self._staying)
 
     def pairs(self, parents: Tensor, children: Tensor, arrived: Tensor) -> Tensor:
         """Σ_n parents[n, s] · children[n, t] for the columns t of every state s: (B, n, Q) each → (B, Q, W)."""
         going = parents.mT @ arrived
-        if self.operators == 1:
+        if not self.has_stays:
             return going
-        staying = torch.einsum("bnpo,bnpk->bpok", self.by_place(parents), self.by_place(children)[..., 1:])
+        staying = torch.einsum("bnpo,bnpk->bpok", self.by_place(parents), self.kept(children))
         return torch.cat([going, staying.flatten(1, 2)], dim=-1)
 
     @property
@@ -96,7 +111,7 @@ class Transitions(NamedTuple):
 
     @property
     def _staying(self) -> Tensor:
-        """(B, P, O, O − 1)"""
+        """(B, P, O, O − A)"""
         return self.values[..., self.places :].unflatten(1, (self.places, self.operators))
 
     # --- maxima: the values are logarithms ----------------------------------------------------------------------------
@@ -111,19 +126,19 @@ class Transitions(NamedTuple):
         arrived, operator = self.best_operator(values)
         best, place = (self._going[:, None] + arrived[:, :, None]).max(-1)
         child = place * self.operators + operator.gather(2, place)
-        if self.operators == 1:
+        if not self.has_stays:
             return best, child
-        home = self.by_place(values)[:, :, :, None, 1:]  # (B, n, P, 1, O − 1)
+        home = self.kept(values)[:, :, :, None]  # (B, n, P, 1, O − A)
         stay, operator = (x.flatten(2) for x in (self._staying[:, None] + home).max(-1))
         own = torch.arange(values.shape[-1], device=values.device) // self.operators * self.operators
-        return torch.maximum(best, stay), torch.where(stay > best, own + 1 + operator, child)
+        return torch.maximum(best, stay), torch.where(stay > best, own + self.arriving + operator, child)
 
     def of(self, sentence: Tensor, state: Tensor, child: Tensor) -> Tensor:
         """log p(child | state): (F,) each → (F,)."""
         place, operator = child // self.operators, child % self.operators
         going = self.values[sentence, state, place] + self.choice[sentence, place, operator]
-        stays = (state // self.operators == place) & (operator > 0)
-        column = (self.places - 1 + operator).clamp_max(self.values.shape[-1] - 1)
+        stays = (state // self.operators == place) & (operator >= self.arriving)
+        column = (self.places - self.arriving + operator).clamp(0, self.values.shape[-1] - 1)
         return torch.where(stays, self.values[sentence, state, column], going)
 
 

@@ -120,7 +120,7 @@ def outside(
         cells = cells_of(N, width)
         beta = chart.beta[:, cells]  # (B, spans, Q)
         arrived = left.arrived(beta)  # (B, spans, P)
-        of_places, of_stays = torch.zeros_like(arrived), left.by_place(beta)[..., 1:] * 0
+        of_places, of_stays = torch.zeros_like(arrived), left.kept(beta) * 0
         if width < N:
             pairs = zip(as_parts(of_left, of_right, width), as_parts(chart.left, chart.right, width), strict=True)
             lefts[:, cells], rights[:, cells] = (_bounded(gradient, value, grad) for gradient, value in pairs)
@@ -130,7 +130,7 @@ def outside(
         of_places = _bounded(of_places, arrived, grad)
         of_going = of_places[..., None] * left.choice[:, None]  # (B, spans, P, O)
         choice += (of_going * left.by_place(beta)).sum(1)
-        of_going[..., 1:] += of_stays
+        of_going[..., left.arriving :] += of_stays
         of_beta = _bounded(of_going.flatten(2), beta, grad)
         posterior = of_beta * beta
         spans.diagonal(width - 1, 1, 2).copy_(posterior.sum(-1))

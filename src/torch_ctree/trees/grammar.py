@@ -45,16 +45,16 @@ class LatentGrammar(Distribution):
 
     leaf_logits: (B, Q): the logit of the probability that a vertex in state s is a leaf. ±inf is allowed.
     left_logits, right_logits: (B, Q, Q): from a vertex's state to those of its children, normalised over the last
-        dimension here; −inf where a transition is impossible. With operators, (B, Q, P + O − 1).
+        dimension here; −inf where a transition is impossible. With operators, (B, Q, P + O − A).
     token_logits: (B, Q, K): of the token of a leaf, normalised over K here; −inf allowed.
     root: (B,), integers: the state that each sentence's derivation starts in; with operators, the place.
     depth: of the trees that ``argmax``, ``greedy`` and ``sample`` make, at most. ``log_prob`` and ``posterior`` know no
         bound.
     operator_logits: (B, P, O), normalised over O here. With them a state is one of P places and one of O operators:
         number place · O + operator. A child goes to another place, the first P columns of left_logits and right_logits,
-        where it takes an operator by these logits; or it stays at its parent's place with one of the operators 1 to
-        O − 1, the other columns. So does the root: it is at a place, and takes an operator. Sums then cost about a
-        share 1/O of what they would.
+        where it takes an operator by these logits; or it stays at its parent's place with one of the operators A to
+        O − 1, the other columns: nobody stays with the first A, 1 at least. So does the root: it is at a place, and
+        takes an operator. Sums then cost about a share 1/O of what they would.
     validate_args: whether to check values, here and in every method; by default as ``torch.distributions`` is set. On a
         GPU a check waits for the device. Shapes, dtypes and devices are always checked.
 
@@ -243,7 +243,9 @@ class LatentGrammar(Distribution):
         places, operators = self.operator_logits.shape[1:]
         goes = column < places
         place = torch.where(goes, column, state // operators)
-        operator = torch.where(goes, take(sentence.expand_as(place), place), column - places + 1)
+        operator = torch.where(
+            goes, take(sentence.expand_as(place), place), column - self.left_logits.shape[-1] + operators
+        )
         return place * operators + operator
 
     def _log_leaf_and_split(self) -> tuple[Tensor, Tensor]:
@@ -428,7 +430,8 @@ def _check_shapes(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root
         raise ValueError(
             f"operator_logits: got shape {tuple(choice.shape)}; expected ({B}, places, operators), together {Q} states"
         )
-    columns = choice.shape[1] + choice.shape[2] - 1
+    fewest, most = choice.shape[1], choice.shape[1] + choice.shape[2] - 1
+    columns = min(max(fewest, left.shape[-1]), most) if left.dim() == 3 else most
     for name, value in (("left_logits", left), ("right_logits", right), ("token_logits", token)):
         check_floats(name, value)
         check_device(name, value, leaf.device)

@@ -72,7 +72,7 @@ def best_child_of(side: Transitions, sentence: Tensor, state: Tensor, values: Te
     places, operators = side.places, side.operators
     rows = side.values[sentence, state]  # (F, W)
     arrived, operator = (side.by_place(values) + side.choice[sentence]).max(-1)  # (F, P)
-    own = (state // operators * operators)[:, None] + torch.arange(1, operators, device=state.device)
+    own = (state // operators * operators)[:, None] + torch.arange(side.arriving, operators, device=state.device)
     children = torch.cat([torch.arange(places, device=state.device) * operators + operator, own], dim=-1)  # (F, W)
     column = (rows + torch.cat([arrived, values.gather(1, own)], dim=-1)).argmax(-1, keepdim=True)
     return children.gather(1, column)[:, 0]

@@ -331,7 +331,7 @@ def test_phrases_are_found_by_the_words_around_their_ends_alone(window, alike):
     phrases = all_phrases(7)
     near = range(middle - window + 1, middle + window + 1)  # the gaps that see it; gap n is before word n
     seen = [i in near or j + 1 in near for i, j in phrases]
-    staying = torch.tensor(seen).repeat_interleave(9)[:, None].expand(-1, 8)  # the columns of the phrase itself
+    staying = torch.tensor(seen).repeat_interleave(9)[:, None].expand(-1, 6)  # the columns of the phrase itself
     changes = torch.cat([torch.tensor(seen).expand(len(phrases) * 9, -1), staying], 1)
     for name in ("left_logits", "right_logits"):
         before, after = getattr(one, name)[0], getattr(other, name)[0]

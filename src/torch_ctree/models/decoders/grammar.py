@@ -145,7 +145,7 @@ class Grammar(TreeDecoder):
     def _transitions(self, scores: Tensor, operators: Tensor, phrases: Phrases) -> Tensor:
         """scores of children's phrases, (B, P, O, P), and of operators where it is the same one, (B, O, K) → logits
 
-        (B, P · Z, P + Z − 1), as ``LatentGrammar`` has them
+        (B, P · Z, P + Z − O), as ``LatentGrammar`` has them
         """
         stays = scores.diagonal(dim1=1, dim2=3).mT[..., None] + operators[:, None]  # (B, P, O, K)
         parts = scores.masked_fill(phrases.same[:, None], -math.inf)
@@ -154,8 +154,8 @@ class Grammar(TreeDecoder):
             last = level == self.levels - 1
             if last:  # only what has no parts may stay, and as that is a leaf, it never does
                 stays = stays.masked_fill((parts > -math.inf).any(-1, keepdim=True), -math.inf)
-            before = self.operators + min(level, self.levels - 2) * self.staying
-            room = before - 1, self.states - before - self.staying
+            before = min(level, self.levels - 2) * self.staying
+            room = before, (self.levels - 2) * self.staying - before
             levels.append(torch.cat([parts, nn.functional.pad(stays, room, value=-math.inf)], -1))
         return self._on_levels(levels)
 

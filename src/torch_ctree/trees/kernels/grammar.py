@@ -96,10 +96,10 @@ def inside(leaves: Tensor, log_split: Tensor, left: Transitions, right: Transiti
         if width < N:
             for part, side in zip(as_parts(chart.left, chart.right, width), going, strict=True):
                 torch.bmm(places[:, :spans], side, out=part)
-            if operators > 1:
+            if left.has_stays:
                 _launch(
                     _stay, (P, B), chart.beta, *values, chart.left, chart.right, first_cell(N, width), width, *sizes,
-                    **_for_products(operators),
+                    left.arriving, KEPT=_wide(operators - left.arriving), **_for_products(operators),
                 )  # fmt: skip
     return chart
 
@@ -138,7 +138,7 @@ def outside(
         _launch(
             _settle, (P, B), chart.beta, chart.scale, *values, choice, root_of_split, top, places, lefts, rights,
             at_root, root, lengths, size, of_choice, leaves, splits, of_sums, per_place, cells.start, width, *sizes,
-            MANY=operators > 1, **_for_products(operators),
+            left.arriving, STAYS=left.has_stays, **_for_products(operators),
         )  # fmt: skip
     return Outside(leaves, splits, of_choice, lefts, rights, _square(per_place.sum(-1), N))
 
@@ -153,13 +153,13 @@ def by_logits(result: Outside, beta: Tensor, left: Transitions, right: Transitio
     values, parts = (left.values.contiguous(), right.values.contiguous()), (result.left, result.right)
     found, places, size = [torch.empty_like(side) for side in values], beta.new_empty(B, C - 1, P), grad.abs()
     _launch(
-        _count, (P, B), beta, *parts, left.choice.contiguous(), places, *found, C, P, operators,
-        MANY=operators > 1, **_for_products(operators),
+        _count, (P, B), beta, *parts, left.choice.contiguous(), places, *found, C, P, operators, left.arriving,
+        STAYS=left.has_stays, KEPT=_wide(operators - left.arriving), **_for_products(operators),
     )  # fmt: skip
     for part, counts in zip(parts, found, strict=True):
         torch.bmm(part.mT, places, out=counts[..., :P])
     _launch(
-        _finish, (triton.cdiv(Q, ROWS), B), *values, *found, size, Q, P + operators - 1, C - 1, ROWS=ROWS,
+        _finish, (triton.cdiv(Q, ROWS), B), *values, *found, size, Q, left.values.shape[-1], C - 1, ROWS=ROWS,
         COLUMNS=COLUMNS, num_warps=4,
     )  # fmt: skip
     return found
@@ -181,9 +181,14 @@ def _step(operators: int) -> int:
     return math.gcd(operators, 4)
 
 
+def _wide(operators: int) -> int:
+    """The size of a product of so many."""
+    return max(LEAST, triton.next_power_of_2(operators))
+
+
 def _for_products(operators: int) -> dict[str, Any]:
     """Constants of kernels that multiply matrices of operators."""
-    wide = max(LEAST, triton.next_power_of_2(operators))
+    wide = _wide(operators)
     constants = {"PRECISION": dot_precision(), "SPANS": SPANS, "WIDE": wide, "STEP": _step(operators)}
     return constants | {"num_warps": min(8, wide // 8)}
 
@@ -247,13 +252,13 @@ def _bounded(gradient, value, size):
 
 
 @triton.jit
-def _staying(values, row, operator, P, operators, W):
-    """From one operator to another at the same place, 0 to the first: (rows, columns), rows and operators broadcast.
+def _staying(values, row, operator, P, operators, arriving):
+    """From one operator to another at the same place, 0 to those that arrive: rows and operators broadcast.
 
     values: points at the first state of the place
     """
-    there = (row < operators) & (operator > 0) & (operator < operators)
-    return tl.load(values + row * W + (P - 1) + operator, mask=there, other=0.0)
+    there = (row < operators) & (operator >= arriving) & (operator < operators)
+    return tl.load(values + row * (P + operators - arriving) + (P - arriving) + operator, mask=there, other=0.0)
 
 
 # --- up ---------------------------------------------------------------------------------------------------------------
@@ -320,10 +325,10 @@ def _combine(
         tl.store(places + (b * N + start) * P + p, mean, mask=p < P)
 
 
-@triton.jit(do_not_specialize=["first", "width", "N", "P", "operators"])
+@triton.jit(do_not_specialize=["first", "width", "N", "P", "operators", "arriving"])
 def _stay(
-    beta, to_left, to_right, left, right, first, width, N, P, operators,
-    PRECISION: tl.constexpr, SPANS: tl.constexpr, WIDE: tl.constexpr,
+    beta, to_left, to_right, left, right, first, width, N, P, operators, arriving,
+    KEPT: tl.constexpr, PRECISION: tl.constexpr, SPANS: tl.constexpr, WIDE: tl.constexpr,
     STEP: tl.constexpr,
 ):  # fmt: skip
     """A place of a sentence: added to L and R of all cells of a width, as the chart has them.
@@ -332,12 +337,13 @@ def _stay(
     """
     p, b = tl.program_id(0), tl.program_id(1).to(tl.int64)
     operators = _multiple(operators, STEP)
-    Q, W = P * operators, P + operators - 1
+    Q, W = P * operators, P + operators - arriving
     o = tl.arange(0, WIDE)[None, :]
-    row = tl.arange(0, WIDE)[:, None]  # the child's
+    row = arriving + tl.arange(0, KEPT)[:, None]  # the child's
     state = (b * P + p) * operators
-    of_left = _staying(to_left + state * W, o, row, P, operators, W)
-    of_right = _staying(to_right + state * W, o, row, P, operators, W)
+    of_left = _staying(to_left + state * W, o, row, P, operators, arriving)
+    of_right = _staying(to_right + state * W, o, row, P, operators, arriving)
+    child = arriving + tl.arange(0, KEPT)[None, :]
     beta += (b * (N * (N + 1) // 2) + first) * Q + p * operators
     left += ((b * N) * (N - 1) + width - 1) * Q + p * operators
     right += ((b * N + width - 1) * (N - 1) + N - 1 - width) * Q + p * operators
@@ -345,7 +351,7 @@ def _stay(
     for at in range(0, spans, SPANS):
         n = at + tl.arange(0, SPANS)[:, None]
         there = (n < spans) & (o < operators)
-        value = tl.load(beta + n * Q + o, mask=there, other=0.0)
+        value = tl.load(beta + n * Q + child, mask=(n < spans) & (child < operators), other=0.0)
         here = n * (N - 1) * Q + o
         seen = tl.load(left + here, mask=there, other=0.0)
         tl.store(left + here, seen + tl.dot(value, of_left, input_precision=PRECISION), mask=there)
@@ -416,11 +422,11 @@ def _collect(
         tl.store(rights + own_cell * Q + q, _bounded(tl.sum(total, 0), own, bound), mask=q < Q)
 
 
-@triton.jit(do_not_specialize=["first", "width", "N", "P", "operators"])
+@triton.jit(do_not_specialize=["first", "width", "N", "P", "operators", "arriving"])
 def _settle(  # noqa: PLR0915
     beta, scale, to_left, to_right, choice, root_of_split, top, places, lefts, rights, at_root, root, lengths, size,
-    of_choice, leaves, splits, of_sums, per_place, first, width, N, P, operators,
-    MANY: tl.constexpr, PRECISION: tl.constexpr, SPANS: tl.constexpr, WIDE: tl.constexpr,
+    of_choice, leaves, splits, of_sums, per_place, first, width, N, P, operators, arriving,
+    STAYS: tl.constexpr, PRECISION: tl.constexpr, SPANS: tl.constexpr, WIDE: tl.constexpr,
     STEP: tl.constexpr,
 ):  # fmt: skip
     """A place of a sentence, all cells of a width: what the derivatives of L and R are for states, and goes on.
@@ -432,15 +438,15 @@ def _settle(  # noqa: PLR0915
     """
     p, b = tl.program_id(0), tl.program_id(1).to(tl.int64)
     operators = _multiple(operators, STEP)
-    Q, W, C = P * operators, P + operators - 1, N * (N + 1) // 2
+    Q, W, C = P * operators, P + operators - arriving, N * (N + 1) // 2
     o = tl.arange(0, WIDE)[None, :]
     state = (b * P + p) * operators
     chosen = tl.load(choice + state + o, mask=o < operators, other=0.0)
     half = tl.load(root_of_split + state + o, mask=o < operators, other=0.0)
-    if MANY:
+    if STAYS:
         row = tl.arange(0, WIDE)[:, None]  # the parent's
-        of_left = _staying(to_left + state * W, row, o, P, operators, W)
-        of_right = _staying(to_right + state * W, row, o, P, operators, W)
+        of_left = _staying(to_left + state * W, row, o, P, operators, arriving)
+        of_right = _staying(to_right + state * W, row, o, P, operators, arriving)
     bound = tl.load(size + b)
     is_root = (tl.load(root + b) == p) & (tl.load(lengths + b) == width)
     seed = tl.where(is_root, tl.load(at_root + b), 0.0)
@@ -456,7 +462,7 @@ def _settle(  # noqa: PLR0915
         of_place = tl.load(places + (b * N + n) * P + p, mask=inner, other=0.0) + tl.where(n == 0, seed, 0.0)
         gradient = _bounded(of_place, arrived, bound)[:, None] * chosen
         counted += gradient * value
-        if MANY:
+        if STAYS:
             part = (b * (C - 1) + first + n)[:, None] * Q + p * operators + o
             known = inner[:, None] & (o < operators)
             stays = tl.dot(tl.load(lefts + part, mask=known, other=0.0), of_left, input_precision=PRECISION)
@@ -487,10 +493,10 @@ def _settle(  # noqa: PLR0915
 # --- transitions ------------------------------------------------------------------------------------------------------
 
 
-@triton.jit(do_not_specialize=["C", "P", "operators"])
+@triton.jit(do_not_specialize=["C", "P", "operators", "arriving"])
 def _count(
-    beta, lefts, rights, choice, places, to_left, to_right, C, P, operators,
-    MANY: tl.constexpr, PRECISION: tl.constexpr, SPANS: tl.constexpr, WIDE: tl.constexpr,
+    beta, lefts, rights, choice, places, to_left, to_right, C, P, operators, arriving,
+    STAYS: tl.constexpr, KEPT: tl.constexpr, PRECISION: tl.constexpr, SPANS: tl.constexpr, WIDE: tl.constexpr,
     STEP: tl.constexpr,
 ):  # fmt: skip
     """A place of a sentence: the columns of staying there of to_left and to_right (B, Q, W).
@@ -500,29 +506,33 @@ def _count(
     """
     p, b = tl.program_id(0), tl.program_id(1).to(tl.int64)
     operators = _multiple(operators, STEP)
-    Q, W = P * operators, P + operators - 1
+    Q, W = P * operators, P + operators - arriving
     o = tl.arange(0, WIDE)[None, :]
+    child = arriving + tl.arange(0, KEPT)[None, :]
     state = (b * P + p) * operators
     chosen = tl.load(choice + state + o, mask=o < operators, other=0.0)
-    stays_left = tl.zeros((WIDE, WIDE), tl.float32)
-    stays_right = tl.zeros((WIDE, WIDE), tl.float32)
+    stays_left = tl.zeros((WIDE, KEPT), tl.float32)
+    stays_right = tl.zeros((WIDE, KEPT), tl.float32)
     for at in range(0, C - 1, SPANS):
         n = at + tl.arange(0, SPANS)
-        there = (n < C - 1)[:, None] & (o < operators)
-        value = tl.load(beta + (b * C + n)[:, None] * Q + p * operators + o, mask=there, other=0.0)
+        on = (n < C - 1)[:, None]
+        there = on & (o < operators)
+        cell = beta + (b * C + n)[:, None] * Q + p * operators
+        value = tl.load(cell + o, mask=there, other=0.0)
         part = (b * (C - 1) + n)[:, None] * Q + p * operators + o
         of_left = tl.load(lefts + part, mask=there, other=0.0) * SMALL
         of_right = tl.load(rights + part, mask=there, other=0.0) * SMALL
         tl.store(lefts + part, of_left, mask=there)
         tl.store(rights + part, of_right, mask=there)
         tl.store(places + (b * (C - 1) + n) * P + p, tl.sum(value * chosen, 1), mask=n < C - 1)
-        if MANY:
-            stays_left += tl.dot(tl.trans(of_left), value, input_precision=PRECISION)
-            stays_right += tl.dot(tl.trans(of_right), value, input_precision=PRECISION)
-    if MANY:
+        if STAYS:
+            kept = tl.load(cell + child, mask=on & (child < operators), other=0.0)
+            stays_left += tl.dot(tl.trans(of_left), kept, input_precision=PRECISION)
+            stays_right += tl.dot(tl.trans(of_right), kept, input_precision=PRECISION)
+    if STAYS:
         row = tl.arange(0, WIDE)[:, None]
-        there = (row < operators) & (o > 0) & (o < operators)
-        here = (state + row) * W + (P - 1) + o
+        there = (row < operators) & (child < operators)
+        here = (state + row) * W + (P - arriving) + child
         tl.store(to_left + here, stays_left, mask=there)
         tl.store(to_right + here, stays_right, mask=there)
 
