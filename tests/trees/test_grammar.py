@@ -792,6 +792,14 @@ def test_best_children_in_pieces(monkeypatch, operators):
             r"operator_logits: got shape \(2, 2, 2\); expected \(2, places, operators\), together 3 states",
         ),
         ({"operator_logits": torch.zeros(2, 1, 3)}, r"left_logits: got a finite logit for the own place of the state"),
+        (
+            {"operator_logits": torch.zeros(2, 1, 3), "left_logits": torch.zeros(2, 3, 4)},
+            r"left_logits: got shape \(2, 3, 4\); expected \(2, 3, 3\)",
+        ),
+        (
+            {"operator_logits": torch.zeros(2, 1, 3), "right_logits": torch.zeros(2, 3, 2)},
+            r"right_logits: got shape \(2, 3, 2\); expected \(2, 3, 3\)",
+        ),
         ({"depth": 63}, r"depth: got 63; expected a whole number, 0 to 62"),
         ({"leaf_logits": torch.full((2, 3), math.nan)}, r"leaf_logits: got nan at \[0, 0\]"),
         ({"left_logits": torch.full((2, 3, 3), -inf)}, r"left_logits: got no finite largest logit in row \[0, 0\]"),

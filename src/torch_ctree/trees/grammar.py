@@ -241,11 +241,10 @@ class LatentGrammar(Distribution):
     def _children(self, sentence: Tensor, state: Tensor, column: Tensor, take: Callable[..., Tensor]) -> Tensor:
         """Children's states from columns, (S, 2), of parents' sentences and states, (S, 1); take: see ``_grown``"""
         places, operators = self.operator_logits.shape[1:]
+        arriving = places + operators - self.left_logits.shape[-1]
         goes = column < places
         place = torch.where(goes, column, state // operators)
-        operator = torch.where(
-            goes, take(sentence.expand_as(place), place), column - self.left_logits.shape[-1] + operators
-        )
+        operator = torch.where(goes, take(sentence.expand_as(place), place), column - places + arriving)
         return place * operators + operator
 
     def _log_leaf_and_split(self) -> tuple[Tensor, Tensor]:
@@ -430,8 +429,8 @@ def _check_shapes(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root
         raise ValueError(
             f"operator_logits: got shape {tuple(choice.shape)}; expected ({B}, places, operators), together {Q} states"
         )
-    fewest, most = choice.shape[1], choice.shape[1] + choice.shape[2] - 1
-    columns = min(max(fewest, left.shape[-1]), most) if left.dim() == 3 else most
+    fewest, most = choice.shape[1], choice.shape[1] + choice.shape[2] - 1  # nobody stays, or with all but one operator
+    columns = min(max(fewest, left.shape[-1] if left.dim() else 0), most)
     for name, value in (("left_logits", left), ("right_logits", right), ("token_logits", token)):
         check_floats(name, value)
         check_device(name, value, leaf.device)
