@@ -51,8 +51,8 @@ class Grammar(TreeDecoder):
     root has the whole source. A child has a part of its parent's phrase, and an operator that is chosen by reading that
     part, as if it were the whole source: what is made of a phrase is the same wherever it stands. Or it has the same
     phrase again, ``config.stays`` times in a row at most, with an operator that its parent chooses, one of the first
-    ``config.stay_operators``. What an operator does is always the same, such as "what stands before *twice*, and the
-    same again": so it does the same to a phrase that is new to it.
+    ``config.stay_operators``. Of its phrase an operator knows only the words near the ends of parts: so what it does,
+    such as "what stands before *twice*, and the same again", it can do to a phrase that is new to it.
 
     Children are found by ``config.window`` words on each side of where a phrase begins and of where it ends, and by how
     it lies in its parent's. In the same way a leaf finds the word of its phrase that it says, in the target's language,
