@@ -1,4 +1,5 @@
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from .tiny_multi30k import contents
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before anything imports it
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: tests of Ctrl-C would wait forever
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples everywhere, and no limit on how long one may take: a first call compiles.
 settings.register_profile("exact", deadline=None, derandomize=True, max_examples=40)
