@@ -131,7 +131,6 @@ def by_hand(model: Seq2Seq, source: list[int], hidden: Sequence[int] = ()) -> Pl
         plain.add(plain.scaled(place not in hidden, word), plain.scaled(much, worth))
         for place, (word, much) in enumerate(zip(embeddings, says, strict=True))
     ]
-    keys = {phrase: key(decoder, known, phrase) for phrase in phrases}
     leaf, words, sides = {}, {}, ({}, {})
     for state in states(len(source), config.stays, config.operators, config.stay_operators):
         i, j, kept, o = state
@@ -146,7 +145,8 @@ def by_hand(model: Seq2Seq, source: list[int], hidden: Sequence[int] = ()) -> Pl
             weights = {}
             for a, b in [(a, b) for a, b in phrases if i <= a and b <= j]:
                 lies = [a == i, a == i + 1, b == j, b == j - 1, (a, b) == (i, j), a == b]
-                score = plain.dot(part(queries, n, 3), part(keys[a, b], n, 3)) / math.sqrt(config.width)
+                found_by = key(decoder, known[i : j + 1], (a - i, b - i))
+                score = plain.dot(part(queries, n, 3), part(found_by, n, 3)) / math.sqrt(config.width)
                 weights[a, b] = math.exp(score + plain.dot(part(relations, n, 3), [float(x) for x in lies]))
             return weights
 
@@ -169,12 +169,12 @@ def by_hand(model: Seq2Seq, source: list[int], hidden: Sequence[int] = ()) -> Pl
     return Plain((0, len(source) - 1), chosen, leaf, *sides, words)
 
 
-def key(decoder: Grammar, words: list[plain.Vector], phrase: Phrase) -> plain.Vector:
-    """What a phrase is found by: so many words before and after where it begins, and where it ends."""
+def key(decoder: Grammar, words: list[plain.Vector], place: Phrase) -> plain.Vector:
+    """What a part of a phrase is found by: so many words before and after where it begins, and where it ends."""
     edge, near = plain.numbers(decoder.edge), range(-decoder.window, decoder.window)
     ends = (
         (layer, [n for step in near for n in (words[gap + step] if 0 <= gap + step < len(words) else edge)])
-        for layer, gap in ((decoder.begin, phrase[0]), (decoder.end, phrase[1] + 1))
+        for layer, gap in ((decoder.begin, place[0]), (decoder.end, place[1] + 1))
     )
     return plain.add(*(plain.linear(layer, around) for layer, around in ends))
 
@@ -319,7 +319,7 @@ SAID = [[0.5, 0.1, 0.0], [0.0, 0.3, 0.3], [0.0, 0.3, 0.3], [0.1, 0.0, 0.9], [0.0
 def test_phrases_are_found_by_the_words_around_their_ends_alone(window, alike):
     """Another word in the middle of a source, which has the same to say or reads the same
 
-    Then what does not begin or end near it is found as before; what does not have it inside is done to as before.
+    Then what does not begin or end near it is found as before, and so is all by a phrase that does not have it inside.
     """
     model, middle = saying(tiny(window=window), SAID), 3
     if alike == "to read":
@@ -330,19 +330,22 @@ def test_phrases_are_found_by_the_words_around_their_ends_alone(window, alike):
     one, other = (distribution(model, source) for source in ([3, 4, 0, 1, 4, 0, 3], [3, 4, 0, 2, 4, 0, 3]))
     phrases = all_phrases(7)
     near = range(middle - window + 1, middle + window + 1)  # the gaps that see it; gap n is before word n
-    seen = [i in near or j + 1 in near for i, j in phrases]
+    seen, inside = [i in near or j + 1 in near for i, j in phrases], [i <= middle <= j for i, j in phrases]
     staying = torch.tensor(seen).repeat_interleave(9)[:, None].expand(-1, 6)  # the columns of the phrase itself
     changes = torch.cat([torch.tensor(seen).expand(len(phrases) * 9, -1), staying], 1)
+    changes &= torch.tensor(inside).repeat_interleave(9)[:, None]
     for name in ("left_logits", "right_logits"):
         before, after = getattr(one, name)[0], getattr(other, name)[0]
         possible = before > -math.inf
         assert torch.equal(possible, after > -math.inf)
         assert torch.equal(before != after, changes & possible)
-    inside = [i <= middle <= j for i, j in phrases]
     chosen = (dist.operator_logits[0, :, :3] for dist in (one, other))
     assert (torch.sub(*chosen).abs().amax(-1) > 1e-12).tolist() == inside  # sums of words differ in their roundings
     words = {i for (i, j), is_seen in zip(phrases, seen, strict=True) if is_seen and i == j}
-    finds = [i < j and not words.isdisjoint(range(i, j + 1)) for i, j in phrases]  # one word finds itself
+    finds = [  # one word finds itself
+        i < j and is_inside and not words.isdisjoint(range(i, j + 1))
+        for (i, j), is_inside in zip(phrases, inside, strict=True)
+    ]
     says = [a or (b and alike == "to read") for a, b in zip(finds, inside, strict=True)]
     changed = (one.token_logits - other.token_logits).abs().amax(-1)[0] > 1e-9
     assert changed.unflatten(0, (-1, 9)).tolist() == [[each] * 9 for each in says]
@@ -355,6 +358,21 @@ def is_certain(state: State, stays: int = 2) -> bool:
     """One word that has been kept as often as it may has nothing left to become."""
     i, j, kept, _ = state
     return i == j and kept == stays
+
+
+@pytest.mark.parametrize("window", [1, 2, 3])
+@pytest.mark.parametrize("phrase", [(0, 1), (1, 3), (2, 4), (3, 3), (0, 4)])
+def test_what_is_made_of_a_phrase_is_the_same_wherever_it_stands(window, phrase):
+    """As a part of a source, and as a source of its own: all sentences are as probable."""
+    (i, j), source = phrase, [3, 1, 4, 0, 2]
+    model = tiny(window=window)
+    whole, alone = distribution(model, source), distribution(model, source[i : j + 1])
+    parts = whole.leaf_logits, whole.left_logits, whole.right_logits, whole.token_logits
+    root = torch.tensor([all_phrases(5).index(phrase)])
+    inside = LatentGrammar(*parts, root, whole.operator_logits, validate_args=False)
+    for sentence in ([0], [2, 1], [1, 0, 0, 2], [2, 2, 1, 0, 1, 2]):
+        tokens, lengths = torch.tensor([sentence]), torch.tensor([len(sentence)])
+        torch.testing.assert_close(inside.log_prob(tokens, lengths), alone.log_prob(tokens, lengths))
 
 
 def test_an_operator_ends_phrases_of_every_kind_as_often():

@@ -32,16 +32,34 @@ class Phrases(NamedTuple):
     inside: Tensor  # (P, P): whether the second is a part of the first, or all of it
     same: Tensor  # (P, P)
     relations: Tensor  # (R, P, P), bool: how a child lies in its parent
+    around: Tensor  # (2, 2k(S + 1), P · S), bool: what stands before and after the ends of a child, see ``_seen``
+    bounds: Tensor  # (2S, P), bool: what a parent's first word is, and its last
 
     @classmethod
-    def of(cls, words: int, device: torch.device) -> Phrases:
+    def of(cls, words: int, window: int, device: torch.device) -> Phrases:
         """Those of a source of so many words."""
         last, first = torch.tril_indices(words, words, device=device)
         starts, ends = first - first[:, None], last - last[:, None]  # of the child, counted from the parent's
         same = (starts == 0) & (ends == 0)
         alone = (first == last).expand_as(same)
         relations = torch.stack([starts == 0, starts == 1, ends == 0, ends == -1, same, alone])
-        return cls(first, last, (starts >= 0) & (ends <= 0), same, relations)
+        places = torch.arange(words, device=device)[:, None]
+        bounds = torch.cat([first == places, last == places])
+        around = _seen(torch.stack([first, last + 1]), words, window)
+        return cls(first, last, (starts >= 0) & (ends <= 0), same, relations, around, bounds)
+
+
+def _seen(gaps: Tensor, words: int, window: int) -> Tensor:
+    """gaps (2, P): before which word each phrase begins, and before which one it has ended → (2, 2k(S + 1), P · S), bool
+
+    Which word, 0 … S − 1, stands on each of k places before both gaps, for every first word that the parent may have,
+    and on each of k places after them, for every last word. What is not the parent's is S, the edge.
+    """
+    places, near = torch.arange(words, device=gaps.device)[:, None], torch.arange(window, device=gaps.device)
+    before, after = (gaps[..., None, None] + near - shift for shift in (window, 0))  # (2, P, 1, k)
+    inside = [torch.where(before >= places, before, words), torch.where(after <= places, after, words)]
+    seen = torch.stack(inside)[..., None] == torch.arange(words + 1, device=gaps.device)  # (2, 2, P, S, k, S + 1)
+    return seen.permute(0, 1, 4, 5, 2, 3).flatten(1, 3).flatten(2)
 
 
 class Grammar(TreeDecoder):
@@ -54,8 +72,8 @@ class Grammar(TreeDecoder):
     ``config.stay_operators``. Of its phrase an operator knows only the words near the ends of parts: so what it does,
     such as "what stands before *twice*, and the same again", it can do to a phrase that is new to it.
 
-    Children are found by ``config.window`` words on each side of where a phrase begins and of where it ends, and by how
-    it lies in its parent's. In the same way a leaf finds the word of its phrase that it says, in the target's language,
+    Children are found by ``config.window`` words on each side of where a phrase begins and of where it ends, as far as
+    they are in its parent's, and by how it lies in that. In the same way a leaf finds the word of its phrase that it says, in the target's language,
     by a lexicon; the less that word has to say, the less probable is a leaf.
 
     In training words are hidden: the share ``config.word_noise`` where an operator is chosen, and
@@ -95,7 +113,7 @@ class Grammar(TreeDecoder):
         """
         if encoding.internal.shape[1] != encoding.internal.shape[2]:
             raise ModelError("encoder: got one without phrases; expected 'spans' with the decoder 'grammar'")
-        phrases = Phrases.of(encoding.mask.shape[1], encoding.mask.device)
+        phrases = Phrases.of(encoding.mask.shape[1], self.window, encoding.mask.device)
         lengths = encoding.mask.sum(1)
         operators = self.dropout(self.operator.expand(len(lengths), -1, -1))  # (B, O, 2H)
         meaning = self.lexicon(encoding.tokens)  # (B, S, K)
@@ -166,29 +184,33 @@ class Grammar(TreeDecoder):
         query, relation = (
             layer(operators).unflatten(-1, (3, -1)).transpose(1, 2) for layer in (self.query, self.relation)
         )  # (B, 3, O, H), (B, 3, O, R)
-        key = self._keys(encoding, says, phrases, lengths)  # (B, 3, P, H)
-        found = query @ key.mT / math.sqrt(key.shape[-1])  # (B, 3, O, P)
+        found = self._matches(query, encoding.embeddings, says, phrases) / math.sqrt(query.shape[-1])
         lies = torch.einsum("bcor,rpq->bcpoq", relation, phrases.relations.to(relation.dtype))
         real = phrases.last < lengths[:, None]  # (B, P)
         if self.training and self.scarcity:
             there = torch.rand(real.shape, device=real.device) >= self.scarcity
             real = real & (there | (phrases.first == phrases.last))
         part = phrases.inside & real[:, None] | phrases.same  # (B, P, P); what is no phrase becomes itself
-        return (found[:, :, None] + lies).masked_fill(~part[:, None, :, None], -math.inf).unbind(1)
+        return (found + lies).masked_fill(~part[:, None, :, None], -math.inf).unbind(1)
+
+    def _matches(self, query: Tensor, embeddings: Tensor, says: Tensor, phrases: Phrases) -> Tensor:
+        """query (B, 3, O, H), embeddings (B, S, H), says (B, S) → (B, 3, P, O, P): query · key, of parts of a phrase
+
+        The key of a part is the sum of what the words say that stand on k places before and after where it begins, and
+        where it ends. What is not in the phrase cannot be seen from it: the edge stands there.
+        """
+        words = self._shown(embeddings) + says[..., None] * self.says_found
+        words = torch.cat([words, self.edge.expand(len(words), 1, -1)], 1)  # (B, S + 1, H)
+        weight = torch.stack([self.begin.weight, self.end.weight]).unflatten(2, (2, self.window, -1))
+        keys = torch.einsum("bti,echski->bcsekth", words, weight.unflatten(1, (3, -1)))
+        worth = torch.einsum("bcoh,bcsekth->bcsoekt", query, keys).flatten(4)  # (B, 3, 2, O, 2k(S + 1))
+        before_and_after = worth @ phrases.around.to(worth.dtype)  # (B, 3, 2, O, P · S)
+        sides = before_and_after.unflatten(4, (len(phrases.first), -1)).movedim(2, 4).flatten(4)  # (B, 3, O, P, 2S)
+        return (sides @ phrases.bounds.to(sides.dtype)).permute(0, 1, 4, 2, 3)
 
     def _next_operator(self, operators: Tensor) -> tuple[Tensor, ...]:
         """(B, O, K) each: log-probabilities of both children's operators where they have the same phrase"""
         return self.next_operator(operators).unflatten(-1, (2, -1)).log_softmax(-1).unbind(2)
-
-    def _keys(self, encoding: Encoding, says: Tensor, phrases: Phrases, lengths: Tensor) -> Tensor:
-        """(B, 3, P, H): of every phrase, by the words on both sides of where it begins and where it ends"""
-        past = torch.arange(encoding.mask.shape[1], device=lengths.device)[:, None] >= lengths[:, None, None]
-        edge = self.edge.expand(len(lengths), self.window, -1)
-        words = self._shown(encoding.embeddings) + says[..., None] * self.says_found
-        padded = torch.cat([edge, torch.where(past, self.edge, words), edge], 1)
-        gaps = padded.unfold(1, 2 * self.window, 1).mT.flatten(2)  # (B, S + 1, 2kH): gap n is before word n
-        key = self.begin(gaps).index_select(1, phrases.first) + self.end(gaps).index_select(1, phrases.last + 1)
-        return key.unflatten(-1, (3, -1)).transpose(1, 2)
 
     def _shown(self, words: Tensor) -> Tensor:
         """(B, S, H), in training some of the words hidden, so that phrases are found beside others that are new."""
