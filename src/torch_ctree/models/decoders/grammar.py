@@ -50,7 +50,7 @@ class Phrases(NamedTuple):
 
 
 def _seen(gaps: Tensor, words: int, window: int) -> Tensor:
-    """gaps (2, P): before which word each phrase begins, and before which one it has ended → (2, 2k(S + 1), P · S), bool
+    """gaps (2, P): before which word a phrase begins, and before which one it has ended → (2, 2k(S + 1), P · S), bool
 
     Which word, 0 … S − 1, stands on each of k places before both gaps, for every first word that the parent may have,
     and on each of k places after them, for every last word. What is not the parent's is S, the edge.
@@ -73,8 +73,8 @@ class Grammar(TreeDecoder):
     such as "what stands before *twice*, and the same again", it can do to a phrase that is new to it.
 
     Children are found by ``config.window`` words on each side of where a phrase begins and of where it ends, as far as
-    they are in its parent's, and by how it lies in that. In the same way a leaf finds the word of its phrase that it says, in the target's language,
-    by a lexicon; the less that word has to say, the less probable is a leaf.
+    they are in its parent's, and by how it lies in that. In the same way a leaf finds the word of its phrase that it
+    says, in the target's language, by a lexicon; the less that word has to say, the less probable is a leaf.
 
     In training words are hidden: the share ``config.word_noise`` where an operator is chosen, and
     ``config.attention_dropout`` where phrases are found. How much a word has to say is never hidden, and a word alone
