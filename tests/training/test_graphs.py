@@ -34,6 +34,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "BiRNN-CTree + LA": {"encoder": "birnn", "layers": 2},
     "OM-Seq + LA": {"decoder": "production"},
     "LSTM": {"encoder": "birnn", "layers": 1, "decoder": "lstm", "output": "mlp"},
+    "torch-ctree": {"encoder": "spans", "decoder": "grammar", "operators": 3, "depth": 12},
 }
 
 
