@@ -196,8 +196,8 @@ class Grammar(TreeDecoder):
     def _matches(self, query: Tensor, embeddings: Tensor, says: Tensor, phrases: Phrases) -> Tensor:
         """query (B, 3, O, H), embeddings (B, S, H), says (B, S) → (B, 3, P, O, P): query · key, of parts of a phrase
 
-        The key of a part is the sum of what the words say that stand on k places before and after where it begins, and
-        where it ends. What is not in the phrase cannot be seen from it: the edge stands there.
+        The key of a part is a sum over its two ends e, both sides s of each, k places there, and the word t on each of
+        them, as a vector for the place. What is not in the phrase cannot be seen from it: the edge stands there.
         """
         words = self._shown(embeddings) + says[..., None] * self.says_found
         words = torch.cat([words, self.edge.expand(len(words), 1, -1)], 1)  # (B, S + 1, H)
