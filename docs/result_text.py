@@ -136,7 +136,10 @@ def attempts(results: Mapping[str, Results]) -> Lines:
 def rule(result: Result) -> str:
     """When a run begins anew, by its settings."""
     settings = result["settings"].get("optimisation", {})
-    after = settings.get("restart_after")
-    if after is None:
-        return "never"
-    return f"below {100 * settings['restart_below']:g} % in validation after {count(after, 'epoch')}"
+    after, certainty = settings.get("restart_after"), settings.get("restart_certainty")
+    said = []
+    if after is not None:
+        said.append(f"below {100 * settings['restart_below']:g} % in validation after {count(after, 'epoch')}")
+    if certainty:
+        said.append(f"less than {100 * certainty:g} % sure of new sources in the end")
+    return ", or ".join(said) or "never"

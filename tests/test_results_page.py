@@ -153,6 +153,10 @@ def test_attempts_are_counted_by_row():
     assert rule(result(settings={"optimisation": {"restart_after": 1, "restart_below": 0.99}})) == (
         "below 99 % in validation after 1 epoch"
     )
+    both = {"restart_after": 2, "restart_below": 0.99, "restart_certainty": 0.85}
+    assert rule(result(settings={"optimisation": both})) == (
+        "below 99 % in validation after 2 epochs, or less than 85 % sure of new sources in the end"
+    )
 
 
 def test_the_pieces_are_those_of_the_results():

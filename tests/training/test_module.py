@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.training.runs import pairs, settings, train, write_pairs
 from torch_ctree import Seq2Seq
-from torch_ctree.data import Batch
+from torch_ctree.data import Batch, recombined
 from torch_ctree.evaluation import exact_match, predict
 from torch_ctree.training import TrainingError
 from torch_ctree.training.module import Plateau, Training, new_model
@@ -181,6 +181,82 @@ def test_attempts_go_on_where_they_stopped(tmp_path, place, scripted):
         run(place, tmp_path / "parts", resume=epochs > 1, max_epochs=epochs, **attempts)
     for name in ("metrics.csv", "model.safetensors"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+
+
+@pytest.fixture
+def sure(monkeypatch):
+    """Certainty that is what is written here, epoch by epoch."""
+
+    def write(script: list[float]) -> None:
+        monkeypatch.setattr(Training, "_certainty", lambda self, new: script[self.current_epoch])
+
+    return write
+
+
+SURER: dict[str, Any] = {"patience": 0, "lr": 1.0, "min_lr": 0.5, "max_epochs": 9, "restart_certainty": 0.8}
+"""With patience 0 an attempt ends when accuracy has not risen for the second time."""
+
+
+def test_an_attempt_that_ends_unsure_is_followed_by_another(tmp_path, place, scripted, sure):
+    scripted([(5, 1.0), (4, 1.0), (4, 1.0), (5, 1.0), (4, 1.0), (4, 1.0), (9, 1.0)])
+    sure([0.1, 0.7, 0.6, 0.2, 0.8, 0.3, 0.9])
+    finished, said = run(place, tmp_path / "run", **SURER)
+    found = rows(tmp_path / "run")
+    assert [row["attempt"] for row in found] == [1, 1, 1, 2, 2, 2]
+    assert [row["learning_rate"] for row in found] == [1, 1, 0.5, 1, 1, 0.5]
+    assert [row["certainty"] for row in found] == [0.1, 0.7, 0.6, 0.2, 0.8, 0.3]
+    assert (finished.epochs, finished.attempts) == (6, 2)
+    assert finished.best["epoch"] == 5  # 0.4 right and 0.8 sure is more than any other
+    assert "attempt 1: no surer than 70.00% of answers to new sources, less than 80.00%; beginning anew" in said
+    assert said.count("beginning anew") == 1
+    again, said = run(place, tmp_path / "run", resume=True, **SURER)  # it is over
+    assert again.best == finished.best
+    assert "epoch" not in said
+
+
+def test_an_unsure_attempt_may_be_the_last(tmp_path, place, scripted, sure):
+    """The epochs are over; what is kept is the surest of those that are as right."""
+    scripted([(5, 1.0)] * 5)
+    sure([0.1, 0.3, 0.2, 0.25, 0.2])
+    finished, _ = run(place, tmp_path / "run", **{**SURER, "max_epochs": 5})
+    assert (finished.epochs, finished.attempts, finished.best["epoch"]) == (5, 2, 2)
+
+
+def test_unsure_attempts_go_on_where_they_stopped(tmp_path, place, scripted, sure):
+    scripted([(5, 1.0)] * 7)
+    sure([0.1, 0.3, 0.2, 0.25, 0.2, 0.1, 0.4])
+    run(place, tmp_path / "whole", **{**SURER, "max_epochs": 7})
+    for epochs in range(1, 8):
+        run(place, tmp_path / "parts", resume=epochs > 1, **{**SURER, "max_epochs": epochs})
+    assert [row["attempt"] for row in rows(tmp_path / "whole")] == [1, 1, 1, 2, 2, 2, 3]
+    for name in ("metrics.csv", "model.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+
+
+def test_how_sure_a_run_is(tmp_path, place):
+    """Of its own answers to sources that it is not trained on; of an answer that is too long, not at all."""
+    config = settings(place, model=STILL, optimisation={"batch_size": 7, "max_epochs": 1, "restart_certainty": 0.5})
+    train(config, tmp_path / "run")
+    (row,) = rows(tmp_path / "run")
+    trained = Seq2Seq.from_pretrained(tmp_path / "run")
+    prepared = prepare(config, config.data.load())
+    new = [trained.source.decode(source) for source in recombined(prepared.train.source, 256, 0).source.rows()]
+    assert new
+    assert not set(new) & {source for source, _ in pairs()[:40]}
+
+    def certainty(source: str) -> float:
+        (answer,) = trained.answer(source)
+        short = len(answer.text.split()) <= 2 * prepared.train.longest[1]
+        return math.exp(trained.score(trained.batch([source], [answer.text])).item()) if short else 0.0
+
+    assert row["certainty"] == pytest.approx(math.fsum(map(certainty, new)) / len(new), rel=1e-4)
+
+
+def test_where_nothing_is_new(tmp_path):
+    one = str(write_pairs(tmp_path / "one.tsv", [("a", "A"), ("b", "B")]))
+    config = settings(tmp_path, data={"name": one}, optimisation={"restart_certainty": 0.5})
+    with pytest.raises(TrainingError, match=r"^optimisation.restart_certainty: no word .* expected 0$"):
+        train(config, tmp_path / "run")
 
 
 # --- the numbers ------------------------------------------------------------------------------------------------------

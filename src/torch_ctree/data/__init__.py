@@ -18,6 +18,7 @@ from torch_ctree.data.loading import data_folder as data_folder
 from torch_ctree.data.loading import load as load
 from torch_ctree.data.pairs import Example as Example
 from torch_ctree.data.pairs import Pairs as Pairs
+from torch_ctree.data.recombining import recombined as recombined
 from torch_ctree.data.subwords import Subwords as Subwords
 from torch_ctree.data.task import Gold as Gold
 from torch_ctree.data.task import Task as Task

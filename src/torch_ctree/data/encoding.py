@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -73,6 +73,18 @@ class Side:
                 raise DataError(f"{name} {n}: {error}") from error
             ends.append(len(tokens))
         return cls(np.asarray(tokens, np.int32), np.asarray(ends, np.int64))  # no copy: arrays share their memory
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Side:
+        """Sentences that are token ids already."""
+        found = list(rows)
+        tokens = np.fromiter((token for row in found for token in row), np.int32)
+        return cls(tokens, np.cumsum([len(row) for row in found], dtype=np.int64))
+
+    def rows(self) -> list[tuple[int, ...]]:
+        """Every sentence, as plain numbers."""
+        tokens, ends = self.tokens.tolist(), self.ends.tolist()
+        return [tuple(tokens[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
     @property
     def lengths(self) -> Integers:

@@ -25,6 +25,7 @@ class Purpose(IntEnum):
     ROWS_TO_SHOW = 8
     FIRST_WEIGHTS = 9
     DROPOUT = 10
+    RECOMBINED = 11
 
 
 def random_bits(purpose: Purpose, *key: int) -> np.random.PCG64:

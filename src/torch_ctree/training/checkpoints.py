@@ -20,7 +20,7 @@ from torch_ctree.models import ModelError
 from torch_ctree.models.pretrained import FILES
 from torch_ctree.training.configuration import CONFIG
 from torch_ctree.training.errors import TrainingError
-from torch_ctree.training.module import Training
+from torch_ctree.training.module import Training, rank
 
 LAST, NEW, PREVIOUS = "last.ckpt", "last.new", "previous.ckpt"
 METRICS = "metrics.csv"
@@ -139,7 +139,7 @@ class Keeper(pl.Callback):
         """Keep what the epoch has brought."""
         assert isinstance(pl_module, Training)
         self.history.append(pl_module.metrics)
-        if self.best is None or _rank(pl_module.metrics) > _rank(self.best):
+        if self.best is None or rank(pl_module.metrics) > rank(self.best):
             self.best = pl_module.metrics
             if trainer.is_global_zero:
                 with written(self.folder):
@@ -157,8 +157,3 @@ class Keeper(pl.Callback):
         table.writerows(self.history)
         with written(self.folder):
             write(self.folder / METRICS, text.getvalue())
-
-
-def _rank(metrics: dict[str, float]) -> tuple[float, float]:
-    """By accuracy, and where that is equal by loss."""
-    return metrics["validation_accuracy"], -metrics["validation_loss"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import inf, isnan
@@ -12,7 +13,7 @@ import torch
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
 
-from torch_ctree.data import Batch, Batches, Encoder
+from torch_ctree.data import Batch, Batches, DataError, Encoder, recombined
 from torch_ctree.data.order import Purpose, random_bits
 from torch_ctree.models import ModelConfig, Seq2Seq
 from torch_ctree.training.batches import Loader, Turn, Turns
@@ -22,6 +23,8 @@ from torch_ctree.training.graphs import Optimiser, Steps, adam, settle
 from torch_ctree.training.preparation import Prepared
 
 STEPS_BETWEEN_LOGS = 20
+NEW_SOURCES = 256
+"""To be asked about after every epoch, where that is wanted."""
 VALIDATED_AT_ONCE = 4
 """So many times as many pairs as a training batch has: without gradients, a GPU has room for them."""
 
@@ -55,27 +58,46 @@ class Attempts:
 
     after: epochs that each attempt has; none, if there is only one attempt
     below: the validation accuracy that it has to reach in these
+    certainty: how sure of itself it has to be at its end, see ``Training.new``; 0 if nobody asks
     """
 
     after: int | None
     below: float
+    certainty: float = 0.0
     number: int = 0
     lasted: int = 0
     best: float = 0.0
+    surest: float = 0.0
+    ended: bool = False
 
-    def count(self, accuracy: float) -> None:
-        """An epoch with this validation accuracy."""
+    def count(self, accuracy: float, certainty: float = 0.0) -> None:
+        """An epoch with this validation accuracy, and as sure as this of what is new."""
         self.lasted += 1
-        self.best = max(self.best, accuracy)
+        self.best, self.surest = max(self.best, accuracy), max(self.surest, certainty)
+
+    @property
+    def came_too_late(self) -> bool:
+        """Whether it has not learned enough in its time."""
+        return self.lasted == self.after and self.best < self.below
+
+    @property
+    def unsure(self) -> bool:
+        """Whether it has ended without being sure."""
+        return self.ended and self.surest < self.certainty
 
     @property
     def failed(self) -> bool:
         """Whether the next epoch is the first of a new attempt."""
-        return self.lasted == self.after and self.best < self.below
+        return self.came_too_late or self.unsure
 
     def begin(self) -> None:
         """The next one."""
-        self.number, self.lasted, self.best = self.number + 1, 0, 0.0
+        self.number, self.lasted, self.best, self.surest, self.ended = self.number + 1, 0, 0.0, 0.0, False
+
+
+def rank(metrics: Mapping[str, float]) -> tuple[float, float]:
+    """Which epoch is best: by accuracy, and, where it is asked for, certainty beside it; where equal, by loss."""
+    return metrics["validation_accuracy"] + metrics.get("certainty", 0.0), -metrics["validation_loss"]
 
 
 def new_model(config: ModelConfig, source: Encoder, target: Encoder, *key: int) -> Seq2Seq:
@@ -83,6 +105,14 @@ def new_model(config: ModelConfig, source: Encoder, target: Encoder, *key: int) 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(random_bits(Purpose.FIRST_WEIGHTS, *key).random_raw()))
         return Seq2Seq(config, source, target)
+
+
+def _new_sources(prepared: Prepared, like: Batches, seed: int) -> Batches:
+    """As many at once as pairs are validated."""
+    new = recombined(prepared.train.source, NEW_SOURCES, seed)
+    if not len(new):
+        raise DataError("restart_certainty: no word of a training source can be exchanged for another; expected 0")
+    return Batches(new, batch_size=like.batch_size, max_tokens=like.max_tokens, bucketed=True, shuffle=False)
 
 
 class Training(pl.LightningModule):
@@ -108,9 +138,13 @@ class Training(pl.LightningModule):
             bucketed=True,
             shuffle=False,
         )
+        self.new = _new_sources(prepared, self.validation, seed) if config.restart_certainty else None
+        """Sources that nobody has seen, and whose answers nobody knows."""
+        self.longest = 2 * prepared.train.longest[1]
+        """Answers to these are longer than what is known, but not many times."""
         self.digest = prepared.digest()
         self.plateau = Plateau(config.patience)
-        self.attempts = Attempts(config.restart_after, config.restart_below)
+        self.attempts = Attempts(config.restart_after, config.restart_below, config.restart_certainty)
         self.steps: Steps | None = None
         self.loss = torch.tensor(inf)
         """Of the latest batch."""
@@ -236,6 +270,8 @@ class Training(pl.LightningModule):
             "learning_rate": rate,
             "attempt": self.attempts.number + 1,
         }
+        if self.new is not None:
+            self.metrics["certainty"] = self._certainty(self.new)
         for name, called in (("train_loss", "training loss"), ("validation_loss", "validation loss")):
             if isnan(self.metrics[name]):
                 raise TrainingError(
@@ -244,13 +280,24 @@ class Training(pl.LightningModule):
                 )
         if self.logger is not None:
             self.logger.log_metrics(self.metrics, self.global_step)
-        self.attempts.count(self.metrics["validation_accuracy"])
-        if self.attempts.failed:
-            return
+        self.attempts.count(self.metrics["validation_accuracy"], self.metrics.get("certainty", 0.0))
+        if not self.attempts.failed:
+            self._go_on_or_end(rate)
+
+    def _go_on_or_end(self, rate: float) -> None:
+        """Choose the learning rate of the next epoch; where it becomes too low, the attempt ends."""
         if self.plateau.falls(self.metrics["validation_accuracy"], self.metrics["validation_loss"]):
-            self.learning_rate = rate * self.config.factor
-        if self.learning_rate < self.config.min_lr:
-            self.trainer.should_stop = True
+            rate *= self.config.factor
+        self.attempts.ended = rate < self.config.min_lr
+        if self.attempts.unsure:
+            return
+        self.learning_rate = rate
+        self.trainer.should_stop |= self.attempts.ended
+
+    def _certainty(self, new: Batches) -> float:
+        """The mean probability of the model's own answers."""
+        batches = (batch.to(self.device) for batch in new.epoch(0))
+        return torch.cat([self.model.certainty(batch, self.longest) for batch in batches]).mean().item()
 
     @property
     def learning_rate(self) -> float:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from torch_ctree.data.errors import count
-from torch_ctree.training.module import Training
+from torch_ctree.training.module import Attempts, Training
 
 
 class ProgressLine(pl.Callback):
@@ -78,21 +78,16 @@ class ProgressLine(pl.Callback):
         assert isinstance(pl_module, Training)
         metrics = pl_module.metrics
         self.accuracy = f"  accuracy {metrics['validation_accuracy']:.2%}"
+        sure = f", certainty {metrics['certainty']:7.2%}" if "certainty" in metrics else ""
         if trainer.is_global_zero:
             self.console.print(
                 f"epoch {metrics['epoch']:>3}   loss {metrics['train_loss']:.4f}   validation: loss "
-                f"{metrics['validation_loss']:.4f}, accuracy {metrics['validation_accuracy']:7.2%}   "
+                f"{metrics['validation_loss']:.4f}, accuracy {metrics['validation_accuracy']:7.2%}{sure}   "
                 f"{self.speed:,.0f} pairs/s",
                 soft_wrap=True,
             )
-            attempts = pl_module.attempts
-            if attempts.failed:
-                reached = f"no more than {attempts.best:.2%} in {count(attempts.lasted, 'epoch')}"
-                self.console.print(
-                    f"attempt {attempts.number + 1}: {reached}, less than {attempts.below:.2%}; "
-                    "beginning anew with other weights",
-                    soft_wrap=True,
-                )
+            if pl_module.attempts.failed:
+                self.console.print(_why(pl_module.attempts), soft_wrap=True)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Leave the terminal as it was."""
@@ -104,6 +99,14 @@ class ProgressLine(pl.Callback):
 
     def _speed(self) -> float:
         return self.seen / max(1e-9, time.monotonic() - self.began)
+
+
+def _why(attempts: Attempts) -> str:
+    """An attempt has failed."""
+    said = f"no more than {attempts.best:.2%} in {count(attempts.lasted, 'epoch')}, less than {attempts.below:.2%}"
+    if attempts.unsure:
+        said = f"no surer than {attempts.surest:.2%} of answers to new sources, less than {attempts.certainty:.2%}"
+    return f"attempt {attempts.number + 1}: {said}; beginning anew with other weights"
 
 
 def _clock(seconds: float) -> str:
