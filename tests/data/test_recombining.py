@@ -1,5 +1,3 @@
-from collections import Counter
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,8 +58,7 @@ def test_of_scan():
     words = sorted({word for pair in task.train for word in pair.source.split()})
     known = {tuple(map(words.index, pair.source.split())) for pair in task.train}
     new = recombined(Side.of(sorted(known)), 256)
-    texts = [[words[token] for token in row] for row in new.source.rows()]
+    texts = [" ".join(words[token] for token in row) for row in new.source.rows()]
     assert len(texts) == 256
     assert not known & set(new.source.rows())
-    met = Counter(" ".join(text[n : n + 4]) for text in texts for n in range(len(text)))
-    assert any(f"walk around {side} thrice" in met for side in ("left", "right"))
+    assert any("walk around left thrice" in text for text in texts)

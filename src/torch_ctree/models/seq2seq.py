@@ -91,7 +91,8 @@ class Seq2Seq(nn.Module):
     @torch.no_grad()
     def examine(self, batch: Batch) -> tuple[Decoded, Tensor]:
         """``decode`` and ``score`` from one reading of the sources."""
-        return self.decoder.examine(self.encode(batch), batch.target, batch.target_lengths)
+        answers, score = self.decoder.examine(self.encode(batch))
+        return answers, score(batch.target, batch.target_lengths)
 
     def check(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Whether the best answer is just the target (False for rows that fill up); log p(target | source). (B,) each
@@ -111,12 +112,11 @@ class Seq2Seq(nn.Module):
 
         max_length: of words in an answer; the model counts as not sure at all of one that is longer, and of none
         """
-        encoding = self.encode(batch)
-        answers = self.decoder.topk(encoding, 1)[0]
+        answers, score = self.decoder.examine(self.encode(batch))
         there = (answers.lengths > 0) & (answers.lengths <= max_length)
         lengths = answers.lengths.where(there, 1)
         tokens = answers.tokens[:, : int(lengths.max())]
-        return torch.where(there, self.decoder.score(encoding, tokens, lengths).exp(), 0)
+        return torch.where(there, score(tokens, lengths).exp(), 0)
 
     def distribution(self, batch: Batch, depth: int | None = None) -> LatentTree | LatentGrammar:
         """The distribution over (target, tree) pairs for each source, of a tree decoder."""
