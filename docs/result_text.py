@@ -136,10 +136,10 @@ def attempts(results: Mapping[str, Results]) -> Lines:
 def rule(result: Result) -> str:
     """When a run begins anew, by its settings."""
     settings = result["settings"].get("optimisation", {})
-    after, certainty = settings.get("restart_after"), settings.get("restart_certainty")
+    after, agreement = settings.get("restart_after"), settings.get("restart_agreement")
     said = []
     if after is not None:
         said.append(f"below {100 * settings['restart_below']:g} % in validation after {count(after, 'epoch')}")
-    if certainty:
-        said.append(f"less than {100 * certainty:g} % sure of new sources in the end")
+    if agreement:
+        said.append(f"agreeing with none before it in {100 * agreement:g} % of answers to new sources")
     return ", or ".join(said) or "never"

@@ -153,9 +153,9 @@ def test_attempts_are_counted_by_row():
     assert rule(result(settings={"optimisation": {"restart_after": 1, "restart_below": 0.99}})) == (
         "below 99 % in validation after 1 epoch"
     )
-    both = {"restart_after": 2, "restart_below": 0.99, "restart_certainty": 0.85}
+    both = {"restart_after": 2, "restart_below": 0.99, "restart_agreement": 0.95}
     assert rule(result(settings={"optimisation": both})) == (
-        "below 99 % in validation after 2 epochs, or less than 85 % sure of new sources in the end"
+        "below 99 % in validation after 2 epochs, or agreeing with none before it in 95 % of answers to new sources"
     )
 
 

@@ -19,7 +19,7 @@ from torch_ctree.models import (
 )
 from torch_ctree.trees import LatentTree
 
-from .build import FEWER, TREES, make_batch, padded, scores_of_all, some_batch, some_pairs, tiny_model, unpadded, words
+from .build import FEWER, TREES, make_batch, padded, scores_of_all, some_batch, tiny_model, unpadded, words
 
 every_model = pytest.mark.parametrize("settings", FEWER.values(), ids=FEWER)
 
@@ -137,19 +137,6 @@ def test_fewer_answers_where_there_are_not_so_many(settings):
     assert {answer.text for answer in answers} == {"t0", "t1"}
     if settings["decoder"] != "grammar":  # whose probabilities know no depth
         assert math.fsum(math.exp(answer.log_prob) for answer in answers) == pytest.approx(1)
-
-
-@every_model
-def test_certainty(settings):
-    """The probability of its own answer, of all trees together; nothing where that is too long."""
-    model, batch = tiny_model(**settings), some_batch()
-    for most in (1, 3, 99):
-        found = model.certainty(batch, most).tolist()
-        for tokens, certainty in zip(some_pairs()[0], found, strict=True):
-            source = " ".join(f"s{token}" for token in tokens)
-            text = model.answer(source)[0].text
-            sure = model.score(model.batch([source], [text])).exp().item()
-            assert certainty == pytest.approx(sure if len(text.split()) <= most else 0, rel=1e-5)
 
 
 def test_one_of_many_answers():

@@ -55,7 +55,7 @@ def test_numbers_as_they_are_written():
         ("optimisation: {weight_decay: -1}", r"optimisation\.weight_decay: got -1\.0; expected a number, 0 or more"),
         ("optimisation: {min_lr: nan}", r"optimisation\.min_lr: got nan; expected a number, 0 or more"),
         ("optimisation: {restart_below: 2}", r"optimisation\.restart_below: got 2\.0; expected a number from 0 to 1"),
-        ("optimisation: {restart_certainty: -1}", r"optimisation\.restart_certainty: got -1\.0; expected a number"),
+        ("optimisation: {restart_agreement: -1}", r"optimisation\.restart_agreement: got -1\.0; expected a number"),
         ("optimisation: {batch_size: 0}", r"optimisation\.batch_size: got 0; expected a whole number, 1 or more"),
         ("optimisation: {patience: -1}", r"optimisation\.patience: got -1; expected a whole number, 0 or more"),
         ("vocabulary: {min_count: 0}", r"vocabulary\.min_count: got 0; expected a whole number, 1 or more"),

@@ -13,10 +13,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.training.runs import pairs, settings, train, write_pairs
 from torch_ctree import Seq2Seq
-from torch_ctree.data import Batch, recombined
+from torch_ctree.data import Batch, Batches, recombined
 from torch_ctree.evaluation import exact_match, predict
 from torch_ctree.training import TrainingError
-from torch_ctree.training.module import Plateau, Training, new_model
+from torch_ctree.training.module import Attempts, Plateau, Training, new_model
 from torch_ctree.training.preparation import prepare
 from torch_ctree.training.running import make_model
 
@@ -184,78 +184,98 @@ def test_attempts_go_on_where_they_stopped(tmp_path, place, scripted):
 
 
 @pytest.fixture
-def sure(monkeypatch):
-    """Certainty that is what is written here, epoch by epoch."""
+def said(monkeypatch):
+    """Answers to new sources that are what is written here, epoch by epoch: a letter each, a space for none."""
 
-    def write(script: list[float]) -> None:
-        monkeypatch.setattr(Training, "_certainty", lambda self, new: script[self.current_epoch])
+    def write(script: list[str]) -> None:
+        def answers(self: Training, new: Batches) -> list[tuple[int, ...]]:
+            return [() if letter == " " else (ord(letter),) for letter in script[self.current_epoch]]
+
+        monkeypatch.setattr(Training, "_answers", answers)
 
     return write
 
 
-SURER: dict[str, Any] = {"patience": 0, "lr": 1.0, "min_lr": 0.5, "max_epochs": 9, "restart_certainty": 0.8}
+AGREE: dict[str, Any] = {"patience": 0, "lr": 1.0, "min_lr": 0.5, "max_epochs": 20, "restart_agreement": 0.75}
 """With patience 0 an attempt ends when accuracy has not risen for the second time."""
 
 
-def test_an_attempt_that_ends_unsure_is_followed_by_another(tmp_path, place, scripted, sure):
-    scripted([(5, 1.0), (4, 1.0), (4, 1.0), (5, 1.0), (4, 1.0), (4, 1.0), (9, 1.0)])
-    sure([0.1, 0.7, 0.6, 0.2, 0.8, 0.3, 0.9])
-    finished, said = run(place, tmp_path / "run", **SURER)
+def test_attempts_until_two_agree(tmp_path, place, scripted, said):
+    scripted([(5, 1.0), (4, 1.0), (4, 1.0), (6, 1.0), (4, 1.0), (4, 1.0), (5, 1.0), (4, 1.0), (4, 1.0), (9, 1.0)])
+    said(["abcd", "xxxx", "xxxx", "abxx", "abcd", "zzzz", "zzzz", "axcd", "zzzz", "zzzz"])
+    finished, printed = run(place, tmp_path / "run", **AGREE)
     found = rows(tmp_path / "run")
     assert [row["attempt"] for row in found] == [1, 1, 1, 2, 2, 2]
     assert [row["learning_rate"] for row in found] == [1, 1, 0.5, 1, 1, 0.5]
-    assert [row["certainty"] for row in found] == [0.1, 0.7, 0.6, 0.2, 0.8, 0.3]
+    assert [row["agreement"] for row in found] == [0, 0, 0, 0.5, 1, 0]  # with the best epoch of the first
     assert (finished.epochs, finished.attempts) == (6, 2)
-    assert finished.best["epoch"] == 5  # 0.4 right and 0.8 sure is more than any other
-    assert "attempt 1: no surer than 70.00% of answers to new sources, less than 80.00%; beginning anew" in said
-    assert said.count("beginning anew") == 1
-    again, said = run(place, tmp_path / "run", resume=True, **SURER)  # it is over
+    assert finished.best["epoch"] == 5  # though the fourth has more right
+    assert "attempt 1: alike with one before it in 0.00% of its answers, less than 75.00%; beginning anew" in printed
+    assert printed.count("beginning anew") == 1
+    again, printed = run(place, tmp_path / "run", resume=True, **AGREE)  # it is over
     assert again.best == finished.best
-    assert "epoch" not in said
+    assert "epoch" not in printed
 
 
-def test_an_unsure_attempt_may_be_the_last(tmp_path, place, scripted, sure):
-    """The epochs are over; what is kept is the surest of those that are as right."""
-    scripted([(5, 1.0)] * 5)
-    sure([0.1, 0.3, 0.2, 0.25, 0.2])
-    finished, _ = run(place, tmp_path / "run", **{**SURER, "max_epochs": 5})
-    assert (finished.epochs, finished.attempts, finished.best["epoch"]) == (5, 2, 2)
+def test_any_two_attempts_may_agree(tmp_path, place, scripted, said):
+    scripted([(5, 1.0), (4, 1.0), (4, 1.0)] * 3)
+    said(["abcd", "    ", "    ", "azzz", "abzz", "zzzz", "abxd", "xxxx", "xxxx"])
+    finished, printed = run(place, tmp_path / "run", **AGREE)
+    assert [row["agreement"] for row in rows(tmp_path / "run")] == [0, 0, 0, 0.25, 0.5, 0, 0.75, 0, 0]
+    assert (finished.attempts, finished.best["epoch"]) == (3, 7)
+    assert "attempt 2: alike with one before it in 50.00% of its answers, less than 75.00%" in printed
 
 
-def test_unsure_attempts_go_on_where_they_stopped(tmp_path, place, scripted, sure):
-    scripted([(5, 1.0)] * 7)
-    sure([0.1, 0.3, 0.2, 0.25, 0.2, 0.1, 0.4])
-    run(place, tmp_path / "whole", **{**SURER, "max_epochs": 7})
-    for epochs in range(1, 8):
-        run(place, tmp_path / "parts", resume=epochs > 1, **{**SURER, "max_epochs": epochs})
-    assert [row["attempt"] for row in rows(tmp_path / "whole")] == [1, 1, 1, 2, 2, 2, 3]
+def test_attempts_that_never_agree(tmp_path, place, scripted, said):
+    """The epochs are over; what is kept is best by the validation set."""
+    scripted([(5, 1.0)] * 4 + [(5, 0.5), (5, 1.0), (4, 1.0)])
+    said(["aaaa"] * 3 + ["bbbb"] * 3 + ["aabb"])
+    finished, _ = run(place, tmp_path / "run", **{**AGREE, "max_epochs": 7})
+    assert (finished.epochs, finished.attempts, finished.best["epoch"]) == (7, 3, 5)
+
+
+def test_an_attempt_that_is_given_up_is_nothing_to_agree_with(tmp_path, place, scripted, said):
+    scripted([(1, 1.0), (5, 1.0), (4, 1.0), (4, 1.0), (5, 1.0), (4, 1.0), (4, 1.0)])
+    said(["abcd"] * 7)
+    finished, printed = run(place, tmp_path / "run", restart_after=1, restart_below=0.5, **AGREE)
+    assert [row["agreement"] for row in rows(tmp_path / "run")] == [0, 0, 0, 0, 1, 1, 1]
+    assert (finished.attempts, finished.best["epoch"]) == (3, 5)
+    assert "attempt 1: no more than 10.00%" in printed
+
+
+def test_no_answer_agrees_with_nothing():
+    attempts = Attempts(None, 0.0, 0.5, before=[[(1,), (), (2, 3), ()]])
+    assert attempts.agreement_of([(1,), (), (2,), (4,)]) == 0.25
+
+
+def test_attempts_that_are_to_agree_go_on_where_they_stopped(tmp_path, place, scripted, said):
+    scripted([(5, 1.0)] * 9)
+    said(["abcd"] * 3 + ["xxxx"] * 3 + ["abcx"] * 3)
+    run(place, tmp_path / "whole", **AGREE)
+    for epochs in range(1, 10):
+        run(place, tmp_path / "parts", resume=epochs > 1, **{**AGREE, "max_epochs": epochs})
+    assert [row["attempt"] for row in rows(tmp_path / "whole")] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
     for name in ("metrics.csv", "model.safetensors"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
 
 
-def test_how_sure_a_run_is(tmp_path, place):
-    """Of its own answers to sources that it is not trained on; of an answer that is too long, not at all."""
-    config = settings(place, model=STILL, optimisation={"batch_size": 7, "max_epochs": 1, "restart_certainty": 0.5})
+def test_what_attempts_are_asked(tmp_path, place):
+    """Their answers to sources that they are not trained on."""
+    config = settings(place, model=STILL, optimisation={"batch_size": 7, "max_epochs": 1, "restart_agreement": 0.5})
     train(config, tmp_path / "run")
-    (row,) = rows(tmp_path / "run")
     trained = Seq2Seq.from_pretrained(tmp_path / "run")
-    prepared = prepare(config, config.data.load())
-    new = [trained.source.decode(source) for source in recombined(prepared.train.source, 256, 0).source.rows()]
+    new = recombined(prepare(config, config.data.load()).train.source, 256, 0).source.rows()
+    new = [trained.source.decode(source) for source in new]
     assert new
     assert not set(new) & {source for source, _ in pairs()[:40]}
-
-    def certainty(source: str) -> float:
-        (answer,) = trained.answer(source)
-        short = len(answer.text.split()) <= 2 * prepared.train.longest[1]
-        return math.exp(trained.score(trained.batch([source], [answer.text])).item()) if short else 0.0
-
-    assert row["certainty"] == pytest.approx(math.fsum(map(certainty, new)) / len(new), rel=1e-4)
+    kept = torch.load(tmp_path / "run" / "last.ckpt", weights_only=False)["torch_ctree"]["attempts"]["answers"]
+    assert [trained.target.decode(answer) for answer in kept] == [trained.answer(source)[0].text for source in new]
 
 
 def test_where_nothing_is_new(tmp_path):
     one = str(write_pairs(tmp_path / "one.tsv", [("a", "A"), ("b", "B")]))
-    config = settings(tmp_path, data={"name": one}, optimisation={"restart_certainty": 0.5})
-    with pytest.raises(TrainingError, match=r"^optimisation.restart_certainty: no word .* expected 0$"):
+    config = settings(tmp_path, data={"name": one}, optimisation={"restart_agreement": 0.5})
+    with pytest.raises(TrainingError, match=r"^optimisation.restart_agreement: no word .* expected 0$"):
         train(config, tmp_path / "run")
 
 

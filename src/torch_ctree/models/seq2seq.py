@@ -106,18 +106,6 @@ class Seq2Seq(nn.Module):
             right &= ~((batch.target == unknown) & batch.target_mask).any(1)
         return right, scores
 
-    @torch.no_grad()
-    def certainty(self, batch: Batch, max_length: int) -> Tensor:
-        """p(best answer | source), (B,): how sure the model is, whatever the targets are.
-
-        max_length: of words in an answer; the model counts as not sure at all of one that is longer, and of none
-        """
-        answers, score = self.decoder.examine(self.encode(batch))
-        there = (answers.lengths > 0) & (answers.lengths <= max_length)
-        lengths = answers.lengths.where(there, 1)
-        tokens = answers.tokens[:, : int(lengths.max())]
-        return torch.where(there, score(tokens, lengths).exp(), 0)
-
     def distribution(self, batch: Batch, depth: int | None = None) -> LatentTree | LatentGrammar:
         """The distribution over (target, tree) pairs for each source, of a tree decoder."""
         if not isinstance(self.decoder, TreeDecoder):

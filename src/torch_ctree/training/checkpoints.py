@@ -20,7 +20,7 @@ from torch_ctree.models import ModelError
 from torch_ctree.models.pretrained import FILES
 from torch_ctree.training.configuration import CONFIG
 from torch_ctree.training.errors import TrainingError
-from torch_ctree.training.module import Training, rank
+from torch_ctree.training.module import Training
 
 LAST, NEW, PREVIOUS = "last.ckpt", "last.new", "previous.ckpt"
 METRICS = "metrics.csv"
@@ -139,6 +139,7 @@ class Keeper(pl.Callback):
         """Keep what the epoch has brought."""
         assert isinstance(pl_module, Training)
         self.history.append(pl_module.metrics)
+        rank = pl_module.attempts.rank
         if self.best is None or rank(pl_module.metrics) > rank(self.best):
             self.best = pl_module.metrics
             if trainer.is_global_zero:

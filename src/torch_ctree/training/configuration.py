@@ -114,9 +114,9 @@ class OptimisationConfig:
     restart_after: begin anew, with other first weights, if validation accuracy has not reached ``restart_below`` after
         so many epochs: for models that learn either soon or never
     restart_below: see there
-    restart_certainty: begin anew also where training would end, as long as there are epochs left, if the model is less
-        sure of itself: by the mean probability of its answers to new sources, which are training ones with a word
-        exchanged. What is kept then is best by validation accuracy and this together. 0: not asked
+    restart_agreement: begin anew also where training would end, as long as there are epochs left, until two attempts
+        give so many of their answers alike: answers to new sources, which are training ones with a word exchanged. The
+        second of the two is kept. 0: not asked
     checkpoint_steps: within an epoch, a checkpoint to go on from after every so many steps; there is one at its end too
     """
 
@@ -135,7 +135,7 @@ class OptimisationConfig:
     min_lr: float = 1e-5
     restart_after: int | None = None
     restart_below: float = 0.99
-    restart_certainty: float = 0.0
+    restart_agreement: float = 0.0
     checkpoint_steps: int = 1000
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ class OptimisationConfig:
                 raise TrainingError(f"{name}: got {getattr(self, name)}; expected a number, 0 or more")
         if not 0 < self.factor < 1:
             raise TrainingError(f"factor: got {self.factor}; expected a number between 0 and 1")
-        for name in ("restart_below", "restart_certainty"):
+        for name in ("restart_below", "restart_agreement"):
             if not 0 <= getattr(self, name) <= 1:
                 raise TrainingError(f"{name}: got {getattr(self, name)}; expected a number from 0 to 1")
 

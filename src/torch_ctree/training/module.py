@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import inf, isnan
 from typing import Any
@@ -52,28 +52,42 @@ class Plateau:
         return True
 
 
+Answers = list[tuple[int, ...]]
+"""The tokens of each."""
+
+
 @dataclass
 class Attempts:
-    """Beginning anew: some models learn all of it in the first epochs, or never, by the luck of their first weights.
+    """Beginning anew: what a model learns, and how soon, is also the luck of its first weights.
 
-    after: epochs that each attempt has; none, if there is only one attempt
+    after: epochs that each attempt has to show something; none, if it has all the time
     below: the validation accuracy that it has to reach in these
-    certainty: how sure of itself it has to be at its end, see ``Training.new``; 0 if nobody asks
+    agreement: the share of its answers to new sources that have to be those of an attempt before it; 0 if nobody asks
     """
 
     after: int | None
     below: float
-    certainty: float = 0.0
+    agreement: float = 0.0
     number: int = 0
     lasted: int = 0
     best: float = 0.0
-    surest: float = 0.0
+    closest: float = 0.0
     ended: bool = False
+    answers: Answers = field(default_factory=list)
+    """Of its best epoch."""
+    before: list[Answers] = field(default_factory=list)
+    """Those of the attempts that came to their end."""
 
-    def count(self, accuracy: float, certainty: float = 0.0) -> None:
-        """An epoch with this validation accuracy, and as sure as this of what is new."""
-        self.lasted += 1
-        self.best, self.surest = max(self.best, accuracy), max(self.surest, certainty)
+    def agreement_of(self, answers: Answers) -> float:
+        """The share of these that the attempt before gave which has most of them."""
+        shares = [sum(a == b != () for a, b in zip(answers, some, strict=True)) / len(some) for some in self.before]
+        return max(shares, default=0.0)
+
+    def count(self, accuracy: float, answers: Answers) -> None:
+        """An epoch with this validation accuracy, and these answers to what is new."""
+        if accuracy >= self.best:  # where equal the later one: it has seen more
+            self.best, self.answers = accuracy, answers
+        self.lasted, self.closest = self.lasted + 1, max(self.closest, self.agreement_of(answers))
 
     @property
     def came_too_late(self) -> bool:
@@ -81,23 +95,24 @@ class Attempts:
         return self.lasted == self.after and self.best < self.below
 
     @property
-    def unsure(self) -> bool:
-        """Whether it has ended without being sure."""
-        return self.ended and self.surest < self.certainty
+    def stands_alone(self) -> bool:
+        """Whether it has ended, and no attempt before it says the same."""
+        return self.ended and self.closest < self.agreement
 
     @property
     def failed(self) -> bool:
         """Whether the next epoch is the first of a new attempt."""
-        return self.came_too_late or self.unsure
+        return self.came_too_late or self.stands_alone
 
-    def begin(self) -> None:
-        """The next one."""
-        self.number, self.lasted, self.best, self.surest, self.ended = self.number + 1, 0, 0.0, 0.0, False
+    def next(self) -> Attempts:
+        """The one that begins when this one has failed."""
+        before = [*self.before, self.answers] if self.ended else self.before
+        return Attempts(self.after, self.below, self.agreement, self.number + 1, before=before)
 
-
-def rank(metrics: Mapping[str, float]) -> tuple[float, float]:
-    """Which epoch is best: by accuracy, and, where it is asked for, certainty beside it; where equal, by loss."""
-    return metrics["validation_accuracy"] + metrics.get("certainty", 0.0), -metrics["validation_loss"]
+    def rank(self, metrics: Mapping[str, float]) -> tuple[bool, float, float]:
+        """Which epoch is best: one that agrees with an attempt before it; then by accuracy; then by loss."""
+        agrees = metrics.get("agreement", 0.0) >= self.agreement
+        return agrees, metrics["validation_accuracy"], -metrics["validation_loss"]
 
 
 def new_model(config: ModelConfig, source: Encoder, target: Encoder, *key: int) -> Seq2Seq:
@@ -111,7 +126,7 @@ def _new_sources(prepared: Prepared, like: Batches, seed: int) -> Batches:
     """As many at once as pairs are validated."""
     new = recombined(prepared.train.source, NEW_SOURCES, seed)
     if not len(new):
-        raise DataError("restart_certainty: no word of a training source can be exchanged for another; expected 0")
+        raise DataError("restart_agreement: no word of a training source can be exchanged for another; expected 0")
     return Batches(new, batch_size=like.batch_size, max_tokens=like.max_tokens, bucketed=True, shuffle=False)
 
 
@@ -138,13 +153,11 @@ class Training(pl.LightningModule):
             bucketed=True,
             shuffle=False,
         )
-        self.new = _new_sources(prepared, self.validation, seed) if config.restart_certainty else None
+        self.new = _new_sources(prepared, self.validation, seed) if config.restart_agreement else None
         """Sources that nobody has seen, and whose answers nobody knows."""
-        self.longest = 2 * prepared.train.longest[1]
-        """Answers to these are longer than what is known, but not many times."""
         self.digest = prepared.digest()
         self.plateau = Plateau(config.patience)
-        self.attempts = Attempts(config.restart_after, config.restart_below, config.restart_certainty)
+        self.attempts = Attempts(config.restart_after, config.restart_below, config.restart_agreement)
         self.steps: Steps | None = None
         self.loss = torch.tensor(inf)
         """Of the latest batch."""
@@ -174,7 +187,7 @@ class Training(pl.LightningModule):
         """Where an attempt has failed, the next one: here, when what the failed one has learned is on the disk."""
         if not self.attempts.failed:
             return
-        self.attempts.begin()
+        self.attempts = self.attempts.next()
         model = self.model
         fresh = new_model(model.config, model.source, model.target, self.seed, self.attempts.number)
         model.load_state_dict(fresh.state_dict())  # in place: graphs know where the weights are
@@ -270,8 +283,9 @@ class Training(pl.LightningModule):
             "learning_rate": rate,
             "attempt": self.attempts.number + 1,
         }
+        answers = [] if self.new is None else self._answers(self.new)
         if self.new is not None:
-            self.metrics["certainty"] = self._certainty(self.new)
+            self.metrics["agreement"] = self.attempts.agreement_of(answers)
         for name, called in (("train_loss", "training loss"), ("validation_loss", "validation loss")):
             if isnan(self.metrics[name]):
                 raise TrainingError(
@@ -280,7 +294,7 @@ class Training(pl.LightningModule):
                 )
         if self.logger is not None:
             self.logger.log_metrics(self.metrics, self.global_step)
-        self.attempts.count(self.metrics["validation_accuracy"], self.metrics.get("certainty", 0.0))
+        self.attempts.count(self.metrics["validation_accuracy"], answers)
         if not self.attempts.failed:
             self._go_on_or_end(rate)
 
@@ -289,15 +303,20 @@ class Training(pl.LightningModule):
         if self.plateau.falls(self.metrics["validation_accuracy"], self.metrics["validation_loss"]):
             rate *= self.config.factor
         self.attempts.ended = rate < self.config.min_lr
-        if self.attempts.unsure:
+        if self.attempts.stands_alone:
             return
         self.learning_rate = rate
         self.trainer.should_stop |= self.attempts.ended
 
-    def _certainty(self, new: Batches) -> float:
-        """The mean probability of the model's own answers."""
-        batches = (batch.to(self.device) for batch in new.epoch(0))
-        return torch.cat([self.model.certainty(batch, self.longest) for batch in batches]).mean().item()
+    def _answers(self, new: Batches) -> Answers:
+        """The model's, in the order of the sources."""
+        found: dict[int, tuple[int, ...]] = {}
+        for batch in new.epoch(0):
+            answers = self.model.decode(batch.to(self.device))
+            tokens, lengths = answers.tokens.tolist(), answers.lengths.tolist()
+            for row, some, length in zip(batch.rows.tolist(), tokens, lengths, strict=True):
+                found[row] = tuple(some[:length])
+        return [found[row] for row in sorted(found)]
 
     @property
     def learning_rate(self) -> float:

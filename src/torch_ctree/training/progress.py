@@ -78,11 +78,11 @@ class ProgressLine(pl.Callback):
         assert isinstance(pl_module, Training)
         metrics = pl_module.metrics
         self.accuracy = f"  accuracy {metrics['validation_accuracy']:.2%}"
-        sure = f", certainty {metrics['certainty']:7.2%}" if "certainty" in metrics else ""
+        agreed = f", agreement {metrics['agreement']:7.2%}" if "agreement" in metrics else ""
         if trainer.is_global_zero:
             self.console.print(
                 f"epoch {metrics['epoch']:>3}   loss {metrics['train_loss']:.4f}   validation: loss "
-                f"{metrics['validation_loss']:.4f}, accuracy {metrics['validation_accuracy']:7.2%}{sure}   "
+                f"{metrics['validation_loss']:.4f}, accuracy {metrics['validation_accuracy']:7.2%}{agreed}   "
                 f"{self.speed:,.0f} pairs/s",
                 soft_wrap=True,
             )
@@ -104,8 +104,8 @@ class ProgressLine(pl.Callback):
 def _why(attempts: Attempts) -> str:
     """An attempt has failed."""
     said = f"no more than {attempts.best:.2%} in {count(attempts.lasted, 'epoch')}, less than {attempts.below:.2%}"
-    if attempts.unsure:
-        said = f"no surer than {attempts.surest:.2%} of answers to new sources, less than {attempts.certainty:.2%}"
+    if attempts.stands_alone:
+        said = f"alike with one before it in {attempts.closest:.2%} of its answers, less than {attempts.agreement:.2%}"
     return f"attempt {attempts.number + 1}: {said}; beginning anew with other weights"
 
 
