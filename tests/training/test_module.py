@@ -219,10 +219,10 @@ def test_attempts_until_two_agree(tmp_path, place, scripted, said):
 
 def test_any_two_attempts_may_agree(tmp_path, place, scripted, said):
     scripted([(5, 1.0), (4, 1.0), (4, 1.0)] * 3)
-    said(["abcd", "    ", "    ", "azzz", "abzz", "zzzz", "abxd", "xxxx", "xxxx"])
+    said(["abcd", "    ", "    ", "azzz", "abzz", "zzzz", "abxd", "abcd", "xxxx"])
     finished, printed = run(place, tmp_path / "run", **AGREE)
-    assert [row["agreement"] for row in rows(tmp_path / "run")] == [0, 0, 0, 0.25, 0.5, 0, 0.75, 0, 0]
-    assert (finished.attempts, finished.best["epoch"]) == (3, 7)
+    assert [row["agreement"] for row in rows(tmp_path / "run")] == [0, 0, 0, 0.25, 0.5, 0, 0.75, 1, 0]
+    assert (finished.attempts, finished.best["epoch"]) == (3, 8)  # 0.4 right, and alike in all; before it 0.5 and 0.75
     assert "attempt 2: alike with one before it in 50.00% of its answers, less than 75.00%" in printed
 
 

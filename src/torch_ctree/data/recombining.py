@@ -9,11 +9,15 @@ TRIES = 20
 """For each source that is wanted."""
 EDGE = -1
 
+Row = tuple[int, ...]
+Between = dict[tuple[int, int], list[int]]
+"""What stands between any two tokens, or a token and an edge."""
+
 
 def recombined(sources: Side, most: int, *key: int) -> Encoded:
-    """Known sources with one token exchanged, none of them known, each once; their targets mean nothing.
+    """Known sources with tokens exchanged, none of them known, each once; their targets mean nothing.
 
-    The new token has stood between the same two neighbours in another source: so what comes out is much like what goes
+    A new token has stood between the same two neighbours in another source: so what comes out is much like what goes
     in, and has words together that have never met. Nobody knows what the answers are.
 
     most: how many, at most; fewer, or none, where there are hardly any
@@ -24,12 +28,12 @@ def recombined(sources: Side, most: int, *key: int) -> Encoded:
     [(1, 2, 3, 6), (1, 5, 3, 4)]
     """
     rows = sorted(set(sources.rows()))
-    found: dict[tuple[int, ...], None] = {}
+    found: dict[Row, None] = {}
     if rows:
         known, between = set(rows), _between(rows)
-        for which, place, token in random_bits(Purpose.RECOMBINED, *key).random_raw((TRIES * most, 3)).tolist():
-            row = rows[which % len(rows)]
-            made = _exchanged(row, place % len(row), token, between)
+        chance = random_bits(Purpose.RECOMBINED, *key)
+        for which, *numbers in chance.random_raw((TRIES * most, 1 + max(map(len, rows)))).tolist():
+            made = _exchanged(rows[which % len(rows)], numbers, between)
             if made not in known:
                 found[made] = None
             if len(found) == most:
@@ -37,8 +41,7 @@ def recombined(sources: Side, most: int, *key: int) -> Encoded:
     return Encoded(Side.of(found), Side.of((0,) for _ in found))
 
 
-def _between(rows: list[tuple[int, ...]]) -> dict[tuple[int, int], list[int]]:
-    """What stands between any two tokens, or a token and an edge."""
+def _between(rows: list[Row]) -> Between:
     found: dict[tuple[int, int], set[int]] = {}
     for row in rows:
         for before, token, after in zip((EDGE, *row), row, (*row[1:], EDGE), strict=False):
@@ -46,10 +49,11 @@ def _between(rows: list[tuple[int, ...]]) -> dict[tuple[int, int], list[int]]:
     return {neighbours: sorted(tokens) for neighbours, tokens in found.items()}
 
 
-def _exchanged(
-    row: tuple[int, ...], place: int, number: int, between: dict[tuple[int, int], list[int]]
-) -> tuple[int, ...]:
-    """The row with another token at this place, or with the same one, as the number has it."""
-    edged = (EDGE, *row, EDGE)
-    choices = between[edged[place], edged[place + 2]]
-    return (*row[:place], choices[number % len(choices)], *row[place + 1 :])
+def _exchanged(row: Row, numbers: list[int], between: Between) -> Row:
+    """The row with another token, or the same again, at about half of its places, as the numbers (64 bits) have it."""
+    edged = [EDGE, *row, EDGE]
+    for place, number in enumerate(numbers[: len(row)], 1):
+        choices = between.get((edged[place - 1], edged[place + 1]))  # none where a neighbour is new there
+        if choices and number >> 63:
+            edged[place] = choices[number % len(choices)]
+    return tuple(edged[1:-1])

@@ -110,9 +110,11 @@ class Attempts:
         return Attempts(self.after, self.below, self.agreement, self.number + 1, before=before)
 
     def rank(self, metrics: Mapping[str, float]) -> tuple[bool, float, float]:
-        """Which epoch is best: one that agrees with an attempt before it; then by accuracy; then by loss."""
-        agrees = metrics.get("agreement", 0.0) >= self.agreement
-        return agrees, metrics["validation_accuracy"], -metrics["validation_loss"]
+        """Which epoch is best: one that agrees with an attempt before it, by how much it does and by accuracy; or else
+        by accuracy; where equal, by loss."""
+        agreement, accuracy = metrics.get("agreement", 0.0), metrics["validation_accuracy"]
+        agrees = agreement >= self.agreement
+        return agrees, accuracy + agreement if agrees else accuracy, -metrics["validation_loss"]
 
 
 def new_model(config: ModelConfig, source: Encoder, target: Encoder, *key: int) -> Seq2Seq:
