@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributions import Distribution
+from torch.nn.functional import pad
 
 from torch_ctree.trees import GrammarPosterior, LatentGrammar, LatentTree, charts
 from torch_ctree.trees.grammar import DEEPEST
@@ -509,6 +510,27 @@ def test_sample_shapes_depth_and_seed():
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(mine.log_prob, same.log_prob)
     assert not torch.equal(mine.log_prob, other.log_prob)
+
+
+def test_what_has_no_probability_changes_no_sample():
+    """As where sentences of other lengths are beside one."""
+    dist = random_grammar(2, 4, 3, depth=6)
+    left, right = (pad(x, (0, 2, 0, 2), value=-inf) for x in (dist.left_logits, dist.right_logits))
+    leaf, tokens = pad(dist.leaf_logits, (0, 2), value=inf), pad(dist.token_logits, (0, 0, 0, 2))
+    wider = LatentGrammar(leaf, left, right, tokens, dist.root, depth=6, validate_args=False)
+    one, other = (some.sample(200, torch.Generator().manual_seed(0)) for some in (dist, wider))
+    assert int(one.lengths.max()) > 2
+    assert torch.equal(one.tokens, other.tokens)
+    assert torch.equal(one.vertices, other.vertices)
+
+
+def test_rows():
+    dist = random_grammar(3, 4, 2, depth=2)
+    tokens = torch.randint(2, (3, 3))
+    some = dist.rows(torch.tensor([2, 0, 2]))
+    assert some.batch_shape == (3,)
+    assert some.depth == 2
+    torch.testing.assert_close(some.log_prob(tokens[[2, 0, 2]]), dist.log_prob(tokens)[[2, 0, 2]])
 
 
 # --- the posterior ----------------------------------------------------------------------------------------------------

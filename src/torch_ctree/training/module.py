@@ -314,7 +314,7 @@ class Training(pl.LightningModule):
         """The model's, in the order of the sources."""
         found: dict[int, tuple[int, ...]] = {}
         for batch in new.epoch(0):
-            answers = self.model.decode(batch.to(self.device))
+            answers, _ = self.model.examine(batch.to(self.device))
             tokens, lengths = answers.tokens.tolist(), answers.lengths.tolist()
             for row, some, length in zip(batch.rows.tolist(), tokens, lengths, strict=True):
                 found[row] = tuple(some[:length])

@@ -134,6 +134,17 @@ class LatentGrammar(Distribution):
         """K"""
         return self.token_logits.shape[-1]
 
+    def rows(self, rows: Tensor) -> LatentGrammar:
+        """The distributions at some places of the batch: rows (R,) → batch shape (R,)"""
+        leaf, left, right, token, root, operator = (
+            tensor[rows]
+            for tensor in (
+                *(self.leaf_logits, self.left_logits, self.right_logits),
+                *(self.token_logits, self.root, self.operator_logits),
+            )
+        )
+        return LatentGrammar(leaf, left, right, token, root, operator, self.depth, validate_args=False)
+
     # --- sentences ----------------------------------------------------------------------------------------------------
 
     def log_prob(self, tokens: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -412,10 +423,11 @@ class _LengthTrace(NamedTuple):
 
 
 def _draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
-    """(F, Q) → (F,)."""
-    if not len(probabilities):
-        return probabilities.new_empty(0).long()
-    return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+    """(F, Q) → (F,): by one number each, so that what has no probability, such as what pads, changes nothing."""
+    below = probabilities.cumsum(-1)
+    whole = below[:, -1:]
+    number = torch.rand(whole.shape, generator=generator, dtype=whole.dtype, device=whole.device) * whole
+    return torch.searchsorted(below, number.minimum(whole.nextafter(torch.zeros_like(whole))), right=True)[:, 0]
 
 
 def _check_shapes(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root: Tensor, choice: Tensor) -> None:

@@ -5,11 +5,13 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from nltk import Tree
 from torch import Tensor
 from torch.func import functional_call
 
 from torch_ctree.models import ENCODERS, Encoding, ModelError, Seq2Seq
-from torch_ctree.models.decoders import Grammar
+from torch_ctree.models.decoders import Grammar, as_answers
+from torch_ctree.models.decoders import grammar as grammar_decoder
 from torch_ctree.models.encoders.spans import Spans
 from torch_ctree.models.lexicon import Lexicon
 from torch_ctree.trees import LatentGrammar
@@ -68,8 +70,8 @@ def saying(model: Seq2Seq, table: list[list[float]]) -> Seq2Seq:
     return model
 
 
-def distribution(model: Seq2Seq, *sources: Sequence[int]) -> LatentGrammar:
-    dist = model.distribution(make_batch(sources, [[0]] * len(sources)))
+def distribution(model: Seq2Seq, *sources: Sequence[int], depth: int | None = None) -> LatentGrammar:
+    dist = model.distribution(make_batch(sources, [[0]] * len(sources)), depth)
     assert isinstance(dist, LatentGrammar)
     return dist
 
@@ -564,30 +566,91 @@ def greedy(grammar: Plain, depth: int, at: Phrase | State, vertex: int = 0) -> l
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 5])
-def test_the_answer_follows_maxima(depth):
+def test_what_is_most_probable_at_every_vertex(depth):
     sources, _ = some_pairs()
     lengths = set()
     for seed in range(6):
         model = tiny(seed)
-        batch = make_batch(sources, [[0]] * 4)
-        answers = model.decode(batch, depth=depth)
-        assert answers.derivation is not None
+        found = distribution(model, *sources, depth=depth).greedy()
         for b, source in enumerate(sources):
             grammar = by_hand(model, source)
             expected = greedy(grammar, depth, grammar.root)
-            assert unpadded(answers.tokens[b], answers.lengths[b]) == [tuple(word for word, _ in expected)]
-            assert unpadded(answers.derivation.vertices[b], answers.lengths[b]) == [tuple(v for _, v in expected)]
+            assert unpadded(found.tokens[b], found.lengths[b]) == [tuple(word for word, _ in expected)]
+            assert unpadded(found.vertices[b], found.lengths[b]) == [tuple(v for _, v in expected)]
             lengths.add(len(expected))
     assert depth == 0 or len(lengths) > 1  # of several kinds
 
 
-def test_validation_and_evaluation_see_the_same_answers():
+def test_the_answer_is_the_most_probable_sentence():
+    """Not what is most probable at every vertex, where many trees together make another sentence more probable."""
+    another = 0
+    for seed in range(30):
+        model, source = tiny(seed, target_words=2), [3, 1, 2]
+        expected = scores_of_all(model, source, 4)
+        best = max(expected, key=expected.__getitem__)
+        dist = distribution(model, source)
+        (first,) = unpadded(dist.greedy().tokens, dist.greedy().lengths)
+        if expected[best] > math.log(0.2) and first in expected:  # so that it is among the samples
+            answer = model.decode(make_batch([source], [[0]]))
+            assert unpadded(answer.tokens, answer.lengths) == [best]
+            assert answer.derivation is not None
+            (tree,) = answer.derivation.trees()
+            assert tuple(map(int, tree.leaves() if isinstance(tree, Tree) else [tree])) == best
+            assert answer.log_prob.item() < expected[best]  # with its tree
+            another += best != first
+    assert another > 2
+
+
+def test_an_answer_with_more_than_half_of_the_probability_is_not_weighed(monkeypatch):
+    """Nothing can be more probable; so nothing is drawn."""
+    monkeypatch.setattr(LatentGrammar, "sample", None)
+    sure = 0
+    for seed in range(40):
+        model, source = tiny(seed, target_words=2), [4]
+        dist = distribution(model, source)
+        first = dist.greedy()
+        if dist.log_prob(first.tokens, first.lengths).item() > math.log(0.5):
+            answer = model.decode(make_batch([source], [[0]]))
+            assert answer.matches(first.tokens, first.lengths).all()
+            sure += 1
+    assert sure > 2
+
+
+def test_long_answers_are_not_weighed(monkeypatch):
+    monkeypatch.setattr(grammar_decoder, "LONGEST", 3)
+    found = []
+    for seed in range(6):
+        model = tiny(seed)
+        first, answer = distribution(model, *some_pairs()[0]).greedy(), model.decode(some_batch())
+        long = first.lengths > 3
+        assert answer.matches(first.tokens, first.lengths)[long].all()
+        assert (answer.lengths[~long] <= 3).all()
+        found += long.tolist()
+    assert {True, False} == set(found)
+
+
+def test_validation_takes_what_is_most_probable_at_every_vertex():
+    """Evaluation, decoding and everything else weigh it."""
     model, batch = tiny(1), some_batch()
-    decoded, (examined, scores), dist = model.decode(batch), model.examine(batch), model.distribution(batch)
+    dist = distribution(model, *some_pairs()[0])
+    decoded, (examined, scores) = model.decode(batch), model.examine(batch)
     torch.testing.assert_close(scores, model.score(batch))
-    for found in (examined, model.best(dist)):
-        assert bool(found.matches(decoded.tokens, decoded.lengths).all())
-        torch.testing.assert_close(found.log_prob, decoded.log_prob)
+    for found, expected in ((examined, as_answers(dist.greedy())), (model.best(dist), decoded)):
+        assert bool(found.matches(expected.tokens, expected.lengths).all())
+        torch.testing.assert_close(found.log_prob, expected.log_prob)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_answers_do_not_depend_on_what_is_asked_beside(k):
+    sources = some_pairs()[0]
+    for seed in range(3):
+        model = tiny(seed)
+        together = model.topk(make_batch(sources, [[0]] * 4), k)
+        for b, source in enumerate(sources):
+            alone = model.topk(make_batch([source], [[0]]), k)
+            found = unpadded(together.tokens[:, b], together.lengths[:, b])
+            assert unpadded(alone.tokens[:, 0], alone.lengths[:, 0]) == found
+            torch.testing.assert_close(alone.log_prob[:, 0], together.log_prob[:, b])
 
 
 @pytest.mark.parametrize("k", [2, 5, 40])
@@ -632,7 +695,7 @@ def wordy(seed: int = 0, **settings) -> Seq2Seq:
     return model
 
 
-@pytest.mark.parametrize("max_length", [1, 2, 3, 7])
+@pytest.mark.parametrize("max_length", [1, 2, 3, 5])
 def test_max_length(max_length):
     model, batch = wordy(), some_batch()
     free, best = model.decode(batch), model.decode(batch, max_length=max_length)

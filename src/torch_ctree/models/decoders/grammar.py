@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from torch_ctree.models.configuration import ModelConfig
-from torch_ctree.models.decoders.decoder import Decoded, TreeDecoder, as_answers, chosen_depth, stacked
+from torch_ctree.models.decoders.decoder import Decoded, Scorer, TreeDecoder, as_answers, chosen_depth, stacked
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
@@ -22,6 +22,10 @@ CERTAIN = 1e-6
 """No leaf is more certain than by this."""
 SAMPLES = 64
 """Drawn for each sentence, where more than one answer is asked for."""
+IN_DOUBT = 16
+"""Drawn where the only answer may not be the best: one with a third of all probability is missed once in 650 times."""
+LONGEST = 64
+"""Of words in answers that are weighed against one another: what a sum costs grows with the third power."""
 
 
 class Phrases(NamedTuple):
@@ -219,8 +223,19 @@ class Grammar(TreeDecoder):
         return self.dropout(words)
 
     def best(self, distribution: LatentGrammar) -> Derivation:
-        """What every vertex would most probably do."""
-        return distribution.greedy()
+        """What every vertex would most probably do, or another sentence that has more trees.
+
+        A sentence with more than half of all probability is the most probable one. Where what the vertices would do
+        does not make one, it is weighed against samples, each sentence by the sum over its trees.
+        """
+        with torch.no_grad():
+            found = distribution.greedy()
+            doubtful = _is_doubtful(distribution, found)
+            rows = doubtful.nonzero()[:, 0]
+            if not len(rows):
+                return found
+            weighed = _most_probable(distribution.rows(rows), 1, LONGEST, IN_DOUBT)[0][0]
+            return _where(doubtful, weighed[(doubtful.cumsum(0) - 1).clamp_min(0)], found)
 
     def best_trees(self, posterior: GrammarPosterior) -> Derivation:
         """Those that share most with all others: many states do the same work."""
@@ -231,53 +246,78 @@ class Grammar(TreeDecoder):
         """The k best answers, (k, B, …): of more than one, the most probable of many samples."""
         dist = self.distribution(encoding, depth)
         if k > 1:
-            return _most_probable(dist, k, max_length)
-        best = stacked(dist.greedy())
-        if max_length is not None and bool((best.lengths > max_length).any()):
-            found = _together(best, stacked(dist.argmax(max_length)))
-            best = found[(best.lengths > max_length).long(), torch.arange(len(dist.root), device=dist.root.device)]
-        return as_answers(best)
+            found, log_prob = _most_probable(dist, k, max_length, max(SAMPLES, 4 * k))
+            lengths = found.lengths.masked_fill(log_prob == -math.inf, 0)
+            return as_answers(Derivation(found.tokens, lengths, found.vertices, log_prob))
+        best = self.best(dist)
+        if max_length is not None and bool((long := best.lengths > max_length).any()):
+            best = _where(long, dist.argmax(max_length), best)
+        return as_answers(stacked(best))
+
+    @torch.no_grad()
+    def examine(self, encoding: Encoding) -> tuple[Decoded, Scorer]:
+        """The answers are not weighed: that takes long as long as a model knows nothing."""
+        dist = self.distribution(encoding)
+        return as_answers(dist.greedy()), dist.log_prob
 
 
-def _most_probable(dist: LatentGrammar, k: int, max_length: int | None) -> Decoded:
-    """Samples, each sentence once, by the probability of the sentence, which is the sum over its trees: (k, B, …)
+def _is_doubtful(dist: LatentGrammar, found: Derivation) -> Tensor:
+    """(B,): whether another sentence may be more probable than the one that was found, and short enough to tell"""
+    short = found.lengths <= LONGEST
+    lengths = found.lengths.where(short, 1)
+    return short & (dist.log_prob(found.tokens[:, : int(lengths.max())], lengths) <= math.log(0.5))
+
+
+def _where(condition: Tensor, one: Derivation, other: Derivation) -> Derivation:
+    """(B, …): row by row, one or the other"""
+    both, row = _together([stacked(other), stacked(one)]), torch.arange(len(condition), device=condition.device)
+    return both[condition.long(), row]
+
+
+def _most_probable(dist: LatentGrammar, k: int, max_length: int | None, samples: int) -> tuple[Derivation, Tensor]:
+    """Sentences by their probabilities, which are sums over trees: (k, B, …), and these, (k, B)
+
+    −inf where there are not so many, of max_length tokens at most. Each is found as if it were alone.
+    """
+    rows = torch.arange(len(dist.root), device=dist.root.device)
+    found, log_prob = zip(
+        *(_most_probable_of(dist.rows(row), k, max_length, samples) for row in rows.split(1)), strict=True
+    )
+    ranks = torch.arange(k, device=rows.device)
+    return _together([stacked(one) for one in found])[rows, ranks[:, None]], torch.stack(log_prob, 1)
+
+
+def _most_probable_of(dist: LatentGrammar, k: int, max_length: int | None, samples: int) -> tuple[Derivation, Tensor]:
+    """The same of a batch of one, (k, …): samples, each sentence once
 
     The same every time; and the greedy answer is among them, so that more answers never leave out the only one.
     """
     chance = torch.Generator(dist.root.device).manual_seed(0)
-    drawn = _together(stacked(dist.greedy()), dist.sample(max(SAMPLES, 4 * k), chance))  # (D, B, …)
-    scores = torch.stack([dist.log_prob(one.tokens, one.lengths) for one in _each(drawn)])
-    for n in range(1, len(scores)):
-        again = (drawn.lengths[n] == drawn.lengths[:n]) & (drawn.tokens[n] == drawn.tokens[:n]).all(-1)
-        scores[n] = scores[n].masked_fill(again.any(0), -math.inf)
-    if max_length is not None:
-        scores = scores.masked_fill(drawn.lengths > max_length, -math.inf)
-    best, order = scores.topk(k, 0)  # (k, B)
-    chosen = drawn[order, torch.arange(order.shape[1], device=order.device)]
-    chosen = Derivation(chosen.tokens, chosen.lengths.masked_fill(best == -math.inf, 0), chosen.vertices, best)
-    return as_answers(chosen)
+    drawn = _together([stacked(dist.greedy()), dist.sample(samples, chance)])[:, 0]  # (D, …)
+    tokens, lengths = drawn.tokens.tolist(), drawn.lengths.tolist()
+    kept: dict[tuple[int, ...], int] = {}
+    for n, (sentence, length) in enumerate(zip(tokens, lengths, strict=True)):
+        if max_length is None or length <= max_length:
+            kept.setdefault(tuple(sentence[:length]), n)
+    scores = drawn.log_prob.new_full(drawn.lengths.shape, -math.inf)
+    if kept:
+        which = torch.tensor(list(kept.values()), device=scores.device)
+        sentences = drawn.tokens[which, : max(map(len, kept))]
+        scores[which] = dist.rows(torch.zeros_like(which)).log_prob(sentences, drawn.lengths[which])
+    best, order = scores.topk(k)
+    return drawn[order], best
 
 
-def _together(one: Derivation, other: Derivation) -> Derivation:
-    """Derivations (m, B, …) and (n, B, …) as (m + n, B, …)."""
-    N = max(one.tokens.shape[-1], other.tokens.shape[-1])
+def _together(some: list[Derivation]) -> Derivation:
+    """Derivations (m, …), (n, …), … as (m + n + …, …), filled up to the longest."""
+    N = max(one.tokens.shape[-1] for one in some)
 
     def joined(name: str, fill: int) -> Tensor:
-        rows = [getattr(some, name) for some in (one, other)]
+        rows = (getattr(one, name) for one in some)
         return torch.cat([nn.functional.pad(row, (0, N - row.shape[-1]), value=fill) for row in rows])
 
-    lengths, log_prob = (torch.cat([getattr(x, name) for x in (one, other)]) for name in ("lengths", "log_prob"))
+    lengths, log_prob = (torch.cat([getattr(one, name) for one in some]) for name in ("lengths", "log_prob"))
     return Derivation(joined("tokens", 0), lengths, joined("vertices", -1), log_prob)
-
-
-def _each(drawn: Derivation) -> list[Derivation]:
-    """(D, B, …) → D of (B, …), each no wider than its longest sentence: what a sum costs grows with the third power."""
-    longest = drawn.lengths.amax(1).tolist()
-    rows = (drawn[n] for n in range(len(longest)))
-    return [
-        Derivation(row.tokens[:, :size], row.lengths, row.vertices[:, :size], row.log_prob)
-        for row, size in zip(rows, longest, strict=True)
-    ]
 
 
 def _covered(phrases: Phrases, mask: Tensor) -> Tensor:
