@@ -210,7 +210,7 @@ def test_attempts_until_two_agree(tmp_path, place, scripted, said):
     assert [row["agreement"] for row in found] == [0, 0, 0, 0.5, 1, 0]  # with the best epoch of the first
     assert (finished.epochs, finished.attempts) == (6, 2)
     assert finished.best["epoch"] == 5  # though the fourth has more right
-    assert "attempt 1: alike with one before it in 0.00% of its answers, less than 75.00%; beginning anew" in printed
+    assert "attempt 1: the first, with none to agree with; beginning anew" in printed
     assert printed.count("beginning anew") == 1
     again, printed = run(place, tmp_path / "run", resume=True, **AGREE)  # it is over
     assert again.best == finished.best

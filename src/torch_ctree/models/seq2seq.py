@@ -91,8 +91,7 @@ class Seq2Seq(nn.Module):
     @torch.no_grad()
     def examine(self, batch: Batch) -> tuple[Decoded, Tensor]:
         """``decode`` and ``score`` from one reading of the sources."""
-        answers, score = self.decoder.examine(self.encode(batch))
-        return answers, score(batch.target, batch.target_lengths)
+        return self.decoder.examine(self.encode(batch), batch.target, batch.target_lengths)
 
     def check(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Whether the best answer is just the target (False for rows that fill up); log p(target | source). (B,) each

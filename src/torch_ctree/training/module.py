@@ -83,11 +83,11 @@ class Attempts:
         shares = [sum(a == b != () for a, b in zip(answers, some, strict=True)) / len(some) for some in self.before]
         return max(shares, default=0.0)
 
-    def count(self, accuracy: float, answers: Answers) -> None:
-        """An epoch with this validation accuracy, and these answers to what is new."""
+    def count(self, accuracy: float, agreement: float, answers: Answers) -> None:
+        """An epoch with this validation accuracy, and these answers to what is new, which agree so much."""
         if accuracy >= self.best:  # where equal the later one: it has seen more
             self.best, self.answers = accuracy, answers
-        self.lasted, self.closest = self.lasted + 1, max(self.closest, self.agreement_of(answers))
+        self.lasted, self.closest = self.lasted + 1, max(self.closest, agreement)
 
     @property
     def came_too_late(self) -> bool:
@@ -285,8 +285,9 @@ class Training(pl.LightningModule):
             "learning_rate": rate,
             "attempt": self.attempts.number + 1,
         }
-        answers = [] if self.new is None else self._answers(self.new)
+        answers: Answers = []
         if self.new is not None:
+            answers = self._answers(self.new)
             self.metrics["agreement"] = self.attempts.agreement_of(answers)
         for name, called in (("train_loss", "training loss"), ("validation_loss", "validation loss")):
             if isnan(self.metrics[name]):
@@ -296,7 +297,7 @@ class Training(pl.LightningModule):
                 )
         if self.logger is not None:
             self.logger.log_metrics(self.metrics, self.global_step)
-        self.attempts.count(self.metrics["validation_accuracy"], answers)
+        self.attempts.count(self.metrics["validation_accuracy"], self.metrics.get("agreement", 0.0), answers)
         if not self.attempts.failed:
             self._go_on_or_end(rate)
 

@@ -104,8 +104,10 @@ class ProgressLine(pl.Callback):
 def _why(attempts: Attempts) -> str:
     """An attempt has failed."""
     said = f"no more than {attempts.best:.2%} in {count(attempts.lasted, 'epoch')}, less than {attempts.below:.2%}"
-    if attempts.stands_alone:
+    if attempts.stands_alone and attempts.before:
         said = f"alike with one before it in {attempts.closest:.2%} of its answers, less than {attempts.agreement:.2%}"
+    elif attempts.stands_alone:
+        said = "the first, with none to agree with"
     return f"attempt {attempts.number + 1}: {said}; beginning anew with other weights"
 
 

@@ -136,13 +136,8 @@ class LatentGrammar(Distribution):
 
     def rows(self, rows: Tensor) -> LatentGrammar:
         """The distributions at some places of the batch: rows (R,) → batch shape (R,)"""
-        leaf, left, right, token, root, operator = (
-            tensor[rows]
-            for tensor in (
-                *(self.leaf_logits, self.left_logits, self.right_logits),
-                *(self.token_logits, self.root, self.operator_logits),
-            )
-        )
+        leaf, left, right = self.leaf_logits[rows], self.left_logits[rows], self.right_logits[rows]
+        token, root, operator = self.token_logits[rows], self.root[rows], self.operator_logits[rows]
         return LatentGrammar(leaf, left, right, token, root, operator, self.depth, validate_args=False)
 
     # --- sentences ----------------------------------------------------------------------------------------------------

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -17,8 +15,6 @@ from torch_ctree.trees import Derivation, LatentGrammar, LatentTree
 
 Trees = LatentTree | LatentGrammar
 """A distribution over (target, tree) pairs."""
-Scorer = Callable[[Tensor, Tensor], Tensor]
-"""Targets' tokens (B, N) and lengths (B,) → log p(target | source), (B,)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +70,9 @@ class Decoder(nn.Module, ABC):
         """The k best answers, best first: (k, B, …); not differentiable."""
 
     @torch.no_grad()
-    def examine(self, encoding: Encoding) -> tuple[Decoded, Scorer]:
-        """The best answers, (B, …), and what gives log p(target | source): what validation asks for."""
-        return self.topk(encoding, 1)[0], partial(self.score, encoding)
+    def examine(self, encoding: Encoding, tokens: Tensor, lengths: Tensor) -> tuple[Decoded, Tensor]:
+        """The best answers, (B, …), and log p(target | source), (B,): what validation asks for."""
+        return self.topk(encoding, 1)[0], self.score(encoding, tokens, lengths)
 
 
 class TreeDecoder(Decoder):
@@ -99,10 +95,10 @@ class TreeDecoder(Decoder):
         return self.distribution(encoding, depth).log_prob(tokens, lengths)
 
     @torch.no_grad()
-    def examine(self, encoding: Encoding) -> tuple[Decoded, Scorer]:
+    def examine(self, encoding: Encoding, tokens: Tensor, lengths: Tensor) -> tuple[Decoded, Tensor]:
         """Both from one distribution."""
         dist = self.distribution(encoding)
-        return as_answers(self.best(dist)), dist.log_prob
+        return as_answers(self.best(dist)), dist.log_prob(tokens, lengths)
 
 
 def as_answers(found: Derivation) -> Decoded:

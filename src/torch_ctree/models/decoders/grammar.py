@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from torch_ctree.models.configuration import ModelConfig
-from torch_ctree.models.decoders.decoder import Decoded, Scorer, TreeDecoder, as_answers, chosen_depth, stacked
+from torch_ctree.models.decoders.decoder import Decoded, TreeDecoder, as_answers, chosen_depth, stacked
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
@@ -255,10 +255,10 @@ class Grammar(TreeDecoder):
         return as_answers(stacked(best))
 
     @torch.no_grad()
-    def examine(self, encoding: Encoding) -> tuple[Decoded, Scorer]:
+    def examine(self, encoding: Encoding, tokens: Tensor, lengths: Tensor) -> tuple[Decoded, Tensor]:
         """The answers are not weighed: that takes long as long as a model knows nothing."""
         dist = self.distribution(encoding)
-        return as_answers(dist.greedy()), dist.log_prob
+        return as_answers(dist.greedy()), dist.log_prob(tokens, lengths)
 
 
 def _is_doubtful(dist: LatentGrammar, found: Derivation) -> Tensor:
