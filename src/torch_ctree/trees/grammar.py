@@ -203,7 +203,7 @@ class LatentGrammar(Distribution):
 
         ``log_prob`` is that of the derivation in the grammar, which has no such bound.
 
-        generator: on the device of the logits, in place of torch's own
+        generator: in place of torch's own; one on the CPU draws the same on every device
         """
         shape = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
         with torch.no_grad():
@@ -215,7 +215,7 @@ class LatentGrammar(Distribution):
 
             def choose(rows: Tensor) -> tuple[Tensor, Tensor]:
                 sentence, state = rows[:, 0] % len(self.root), rows[:, 2]
-                split = torch.bernoulli(leaf[sentence, state], generator=generator) == 0
+                split = _numbers(leaf[sentence, state], generator) >= leaf[sentence, state]
                 sentence, state = sentence[split], state[split]
                 columns = torch.stack([_draw(side.values[sentence, state], generator) for side in sides], dim=-1)
                 return split, self._children(sentence[:, None], state[:, None], columns, take)[..., None]
@@ -421,8 +421,14 @@ def _draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     """(F, Q) → (F,): by one number each, so that what has no probability, such as what pads, changes nothing."""
     below = probabilities.cumsum(-1)
     whole = below[:, -1:]
-    number = torch.rand(whole.shape, generator=generator, dtype=whole.dtype, device=whole.device) * whole
+    number = _numbers(whole, generator) * whole
     return torch.searchsorted(below, number.minimum(whole.nextafter(torch.zeros_like(whole))), right=True)[:, 0]
+
+
+def _numbers(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """As many random numbers in [0, 1)."""
+    where = like.device if generator is None else generator.device
+    return torch.rand(like.shape, generator=generator, dtype=like.dtype, device=where).to(like.device)
 
 
 def _check_shapes(leaf: Tensor, left: Tensor, right: Tensor, token: Tensor, root: Tensor, choice: Tensor) -> None:

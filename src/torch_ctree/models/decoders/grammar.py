@@ -290,9 +290,9 @@ def _most_probable(dist: LatentGrammar, k: int, max_length: int | None, samples:
 def _most_probable_of(dist: LatentGrammar, k: int, max_length: int | None, samples: int) -> tuple[Derivation, Tensor]:
     """The same of a batch of one, (k, …): samples, each sentence once
 
-    The same every time; and the greedy answer is among them, so that more answers never leave out the only one.
+    The same every time and on every device; and the greedy answer is among them, so that more answers never leave out the only one.
     """
-    chance = torch.Generator(dist.root.device).manual_seed(0)
+    chance = torch.Generator().manual_seed(0)
     drawn = _together([stacked(dist.greedy()), dist.sample(samples, chance)])[:, 0]  # (D, …)
     tokens, lengths = drawn.tokens.tolist(), drawn.lengths.tolist()
     kept: dict[tuple[int, ...], int] = {}
