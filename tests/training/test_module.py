@@ -201,7 +201,7 @@ AGREE: dict[str, Any] = {"patience": 0, "lr": 1.0, "min_lr": 0.5, "max_epochs": 
 
 
 def test_attempts_until_two_agree(tmp_path, place, scripted, said):
-    scripted([(5, 1.0), (4, 1.0), (4, 1.0), (6, 1.0), (4, 1.0), (4, 1.0), (5, 1.0), (4, 1.0), (4, 1.0), (9, 1.0)])
+    scripted([(5, 1.0), (4, 1.0), (4, 1.0), (5, 1.0), (4, 1.0), (4, 1.0), (5, 1.0), (4, 1.0), (4, 1.0), (9, 1.0)])
     said(["abcd", "xxxx", "xxxx", "abxx", "abcd", "zzzz", "zzzz", "axcd", "zzzz", "zzzz"])
     finished, printed = run(place, tmp_path / "run", **AGREE)
     found = rows(tmp_path / "run")
@@ -209,7 +209,7 @@ def test_attempts_until_two_agree(tmp_path, place, scripted, said):
     assert [row["learning_rate"] for row in found] == [1, 1, 0.5, 1, 1, 0.5]
     assert [row["agreement"] for row in found] == [0, 0, 0, 0.5, 1, 0]  # with the best epoch of the first
     assert (finished.epochs, finished.attempts) == (6, 2)
-    assert finished.best["epoch"] == 5  # though the fourth has more right
+    assert finished.best["epoch"] == 1  # it and the fifth agree, and it has more right
     assert "attempt 1: the first, with none to agree with; beginning anew" in printed
     assert printed.count("beginning anew") == 1
     again, printed = run(place, tmp_path / "run", resume=True, **AGREE)  # it is over
@@ -218,11 +218,11 @@ def test_attempts_until_two_agree(tmp_path, place, scripted, said):
 
 
 def test_any_two_attempts_may_agree(tmp_path, place, scripted, said):
-    scripted([(5, 1.0), (4, 1.0), (4, 1.0)] * 3)
-    said(["abcd", "    ", "    ", "azzz", "abzz", "zzzz", "abxd", "abcd", "xxxx"])
+    scripted([(5, 1.0), (4, 1.0), (4, 1.0)] * 2 + [(6, 1.0), (6, 1.0), (6, 0.5)])
+    said(["abcd", "    ", "    ", "azzz", "abzz", "zzzz", "abxd", "abcd", "abxd"])
     finished, printed = run(place, tmp_path / "run", **AGREE)
-    assert [row["agreement"] for row in rows(tmp_path / "run")] == [0, 0, 0, 0.25, 0.5, 0, 0.75, 1, 0]
-    assert (finished.attempts, finished.best["epoch"]) == (3, 8)  # 0.4 right, and alike in all; before it 0.5 and 0.75
+    assert [row["agreement"] for row in rows(tmp_path / "run")] == [0, 0, 0, 0.25, 0.5, 0, 0.75, 1, 0.75]
+    assert (finished.attempts, finished.best["epoch"]) == (3, 8)  # as much right as the last, but more alike
     assert "attempt 2: alike with one before it in 50.00% of its answers, less than 75.00%" in printed
 
 
@@ -239,13 +239,39 @@ def test_an_attempt_that_is_given_up_is_nothing_to_agree_with(tmp_path, place, s
     said(["abcd"] * 7)
     finished, printed = run(place, tmp_path / "run", restart_after=1, restart_below=0.5, **AGREE)
     assert [row["agreement"] for row in rows(tmp_path / "run")] == [0, 0, 0, 0, 1, 1, 1]
-    assert (finished.attempts, finished.best["epoch"]) == (3, 5)
+    assert (finished.attempts, finished.best["epoch"]) == (3, 2)
     assert "attempt 1: no more than 10.00%" in printed
 
 
 def test_no_answer_agrees_with_nothing():
-    attempts = Attempts(None, 0.0, 0.5, before=[[(1,), (), (2, 3), ()]])
-    assert attempts.agreement_of([(1,), (), (2,), (4,)]) == 0.25
+    attempts = Attempts(None, 0.0, 0.5, before={1: [(1,), (), (2, 3), ()]})
+    assert attempts.compare([(1,), (), (2,), (4,)]) == 0.25
+
+
+def epoch(attempt: int, accuracy: float, loss: float, agreement: float = 0.0) -> dict[str, float]:
+    names = ("attempt", "validation_accuracy", "validation_loss", "agreement")
+    return dict(zip(names, (attempt, accuracy, loss, agreement), strict=True))
+
+
+def test_which_of_two_attempts_that_agree():
+    """Agreement is of both: the one with more right is kept, where equal the one with the lower loss."""
+    before: dict[int, list[tuple[int, ...]]] = {1: [(1,), (2,)], 2: [(3,), (4,)]}
+    attempts = Attempts(None, 0.0, 0.9, number=3, before=before)
+    first, second = epoch(1, 1.0, 0.3), epoch(2, 1.0, 0.1, 0.5)
+    assert attempts.rank(second) > attempts.rank(first)
+    assert attempts.compare([(1,), (2,)]) == 1
+    third = [epoch(3, 0.9, 0.1, 1.0), epoch(3, 1.0, 0.4, 1.0), epoch(3, 1.0, 0.2, 1.0)]
+    assert sorted([first, second, *third], key=attempts.rank) == [second, third[0], third[1], first, third[2]]
+    assert attempts.compare([(5,), (6,)]) == 0  # a worse epoch later takes nothing back
+    assert attempts.rank(first) > attempts.rank(third[1])
+
+
+def test_the_answers_of_an_attempt_are_those_of_its_best_epoch():
+    """Of the one that would be on the disk."""
+    attempts = Attempts(None, 0.0, 1.0)
+    for n, (accuracy, loss) in enumerate([(0.5, 0.1), (1.0, 0.3), (1.0, 0.2), (1.0, 0.4), (0.9, 0.0)]):
+        attempts.count(epoch(1, accuracy, loss), [(n,)])
+    assert attempts.answers == [(2,)]
 
 
 def test_attempts_that_are_to_agree_go_on_where_they_stopped(tmp_path, place, scripted, said):
@@ -264,7 +290,7 @@ def test_what_attempts_are_asked(tmp_path, place):
     config = settings(place, model=STILL, optimisation={"batch_size": 7, "max_epochs": 1, "restart_agreement": 0.5})
     train(config, tmp_path / "run")
     trained = Seq2Seq.from_pretrained(tmp_path / "run")
-    new = recombined(prepare(config, config.data.load()).train.source, 256, 0).source.rows()
+    new = recombined(prepare(config, config.data.load()).train.source, 512, 0).source.rows()
     new = [trained.source.decode(source) for source in new]
     assert new
     assert not set(new) & {source for source, _ in pairs()[:40]}

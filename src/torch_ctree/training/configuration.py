@@ -116,7 +116,7 @@ class OptimisationConfig:
     restart_below: see there
     restart_agreement: begin anew also where training would end, as long as there are epochs left, until two attempts
         give so many of their answers alike: answers to new sources, which are training ones with words exchanged. The
-        second of the two is kept. 0: not asked
+        better of the two is kept. 1: all of them; 0: not asked
     checkpoint_steps: within an epoch, a checkpoint to go on from after every so many steps; there is one at its end too
     """
 

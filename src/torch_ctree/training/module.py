@@ -23,7 +23,7 @@ from torch_ctree.training.graphs import Optimiser, Steps, adam, settle
 from torch_ctree.training.preparation import Prepared
 
 STEPS_BETWEEN_LOGS = 20
-NEW_SOURCES = 256
+NEW_SOURCES = 512
 """To be asked about after every epoch, where that is wanted."""
 VALIDATED_AT_ONCE = 4
 """So many times as many pairs as a training batch has: without gradients, a GPU has room for them."""
@@ -54,6 +54,7 @@ class Plateau:
 
 Answers = list[tuple[int, ...]]
 """The tokens of each."""
+Rank = tuple[bool, float, float, float]
 
 
 @dataclass
@@ -68,26 +69,31 @@ class Attempts:
     after: int | None
     below: float
     agreement: float = 0.0
-    number: int = 0
+    number: int = 1
     lasted: int = 0
     best: float = 0.0
     closest: float = 0.0
     ended: bool = False
+    highest: Rank | None = None
     answers: Answers = field(default_factory=list)
     """Of its best epoch."""
-    before: list[Answers] = field(default_factory=list)
+    before: dict[int, Answers] = field(default_factory=dict)
     """Those of the attempts that came to their end."""
+    agreed: dict[int, float] = field(default_factory=dict)
+    """The most that any later one had in common with each of these."""
 
-    def agreement_of(self, answers: Answers) -> float:
+    def compare(self, answers: Answers) -> float:
         """The share of these that the attempt before gave which has most of them."""
-        shares = [sum(a == b != () for a, b in zip(answers, some, strict=True)) / len(some) for some in self.before]
-        return max(shares, default=0.0)
+        shares = {number: _alike(answers, some) for number, some in self.before.items()}
+        self.agreed = {number: max(share, self.agreed.get(number, 0.0)) for number, share in shares.items()}
+        return max(shares.values(), default=0.0)
 
-    def count(self, accuracy: float, agreement: float, answers: Answers) -> None:
-        """An epoch with this validation accuracy, and these answers to what is new, which agree so much."""
-        if accuracy >= self.best:  # where equal the later one: it has seen more
-            self.best, self.answers = accuracy, answers
-        self.lasted, self.closest = self.lasted + 1, max(self.closest, agreement)
+    def count(self, metrics: Mapping[str, float], answers: Answers) -> None:
+        """An epoch with these metrics, and these answers to what is new."""
+        if self.highest is None or self.rank(metrics) > self.highest:
+            self.highest, self.answers = self.rank(metrics), answers
+        self.lasted, self.best = self.lasted + 1, max(self.best, metrics["validation_accuracy"])
+        self.closest = max(self.closest, metrics.get("agreement", 0.0))
 
     @property
     def came_too_late(self) -> bool:
@@ -106,15 +112,23 @@ class Attempts:
 
     def next(self) -> Attempts:
         """The one that begins when this one has failed."""
-        before = [*self.before, self.answers] if self.ended else self.before
-        return Attempts(self.after, self.below, self.agreement, self.number + 1, before=before)
+        before = {**self.before, self.number: self.answers} if self.ended else self.before
+        number = self.number + 1
+        return Attempts(self.after, self.below, self.agreement, number, before=before, agreed=self.agreed)
 
-    def rank(self, metrics: Mapping[str, float]) -> tuple[bool, float, float]:
-        """Which epoch is best: one that agrees with an attempt before it, by how much it does and by accuracy; or else
-        by accuracy; where equal, by loss."""
-        agreement, accuracy = metrics.get("agreement", 0.0), metrics["validation_accuracy"]
+    def rank(self, metrics: Mapping[str, float]) -> Rank:
+        """Which epoch is best: one that agrees with another attempt; then by accuracy, agreement and loss.
+
+        If two attempts agree, both do, the earlier one no less than the later one.
+        """
+        agreement = max(metrics.get("agreement", 0.0), self.agreed.get(int(metrics["attempt"]), 0.0))
         agrees = agreement >= self.agreement
-        return agrees, accuracy + agreement if agrees else accuracy, -metrics["validation_loss"]
+        return agrees, metrics["validation_accuracy"], agreement, -metrics["validation_loss"]
+
+
+def _alike(some: Answers, others: Answers) -> float:
+    """The share of those that are the same; no answer is like none."""
+    return sum(one == other != () for one, other in zip(some, others, strict=True)) / len(some)
 
 
 def new_model(config: ModelConfig, source: Encoder, target: Encoder, *key: int) -> Seq2Seq:
@@ -191,7 +205,8 @@ class Training(pl.LightningModule):
             return
         self.attempts = self.attempts.next()
         model = self.model
-        fresh = new_model(model.config, model.source, model.target, self.seed, self.attempts.number)
+        again = self.attempts.number - 1
+        fresh = new_model(model.config, model.source, model.target, self.seed, again)
         model.load_state_dict(fresh.state_dict())  # in place: graphs know where the weights are
         for state in self.trainer.optimizers[0].state.values():
             for moment in state.values():
@@ -283,12 +298,12 @@ class Training(pl.LightningModule):
             "validation_loss": totals["validation_loss"] / totals["validation_pairs"],
             "validation_accuracy": totals["validation_right"] / totals["validation_pairs"],
             "learning_rate": rate,
-            "attempt": self.attempts.number + 1,
+            "attempt": self.attempts.number,
         }
         answers: Answers = []
         if self.new is not None:
             answers = self._answers(self.new)
-            self.metrics["agreement"] = self.attempts.agreement_of(answers)
+            self.metrics["agreement"] = self.attempts.compare(answers)
         for name, called in (("train_loss", "training loss"), ("validation_loss", "validation loss")):
             if isnan(self.metrics[name]):
                 raise TrainingError(
@@ -297,7 +312,7 @@ class Training(pl.LightningModule):
                 )
         if self.logger is not None:
             self.logger.log_metrics(self.metrics, self.global_step)
-        self.attempts.count(self.metrics["validation_accuracy"], self.metrics.get("agreement", 0.0), answers)
+        self.attempts.count(self.metrics, answers)
         if not self.attempts.failed:
             self._go_on_or_end(rate)
 

@@ -108,7 +108,7 @@ def _why(attempts: Attempts) -> str:
         said = f"alike with one before it in {attempts.closest:.2%} of its answers, less than {attempts.agreement:.2%}"
     elif attempts.stands_alone:
         said = "the first, with none to agree with"
-    return f"attempt {attempts.number + 1}: {said}; beginning anew with other weights"
+    return f"attempt {attempts.number}: {said}; beginning anew with other weights"
 
 
 def _clock(seconds: float) -> str:

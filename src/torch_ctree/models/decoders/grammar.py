@@ -290,7 +290,8 @@ def _most_probable(dist: LatentGrammar, k: int, max_length: int | None, samples:
 def _most_probable_of(dist: LatentGrammar, k: int, max_length: int | None, samples: int) -> tuple[Derivation, Tensor]:
     """The same of a batch of one, (k, …): samples, each sentence once
 
-    The same every time and on every device; and the greedy answer is among them, so that more answers never leave out the only one.
+    The same every time and on every device; and the greedy answer is among them, so that more answers never leave out
+    the only one.
     """
     chance = torch.Generator().manual_seed(0)
     drawn = _together([stacked(dist.greedy()), dist.sample(samples, chance)])[:, 0]  # (D, …)
