@@ -63,6 +63,7 @@ def test_numbers_as_they_are_written():
         ("trainer: {devices: 0}", r"trainer\.devices: got 0; expected a whole number, 1 or more"),
         ("trainer: {deterministic: 1}", r"trainer\.deterministic: got 1; expected true or false"),
         ("seed: -1", r"seed: got -1; expected a whole number, 0 or more"),
+        ("data: {exchange: -1}", r"data\.exchange: got -1\.0; expected a number, 0 or more"),
         ("data: {name: 3}", r"data\.name: got 3; expected text"),
     ],
 )

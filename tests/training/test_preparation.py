@@ -56,6 +56,23 @@ def test_too_long_for_the_tree():
     assert prepare(config(model={"depth": 3}), task(long)).model.depth == 3  # as said
 
 
+def test_pairs_with_phrases_exchanged():
+    """As many as were asked for, none of them in another set; words, depth and validation set as without them."""
+    train = [("a cat eats ?", "eats a cat"), ("a dog eats ?", "eats a dog"), ("a dog runs ?", "runs a dog")]
+    train += [("a dog hides ?", "hides a dog")]
+    other = task(train, [("a  cat hides ?", "hides a cat")])
+    before, after = (prepare(config(data={"name": "own.tsv", "exchange": share}), other) for share in (0, 2))
+    texts = [
+        (after.source.decode(s), after.target.decode(t))
+        for s, t in zip(after.train.source.rows(), after.train.target.rows(), strict=True)
+    ]
+    assert texts == [*train, ("a cat runs ?", "runs a cat")]
+    assert after.remarks == ["1 new training pair, with phrases exchanged", *before.remarks]
+    assert (after.model, list(after.validation.source.rows())) == (before.model, list(before.validation.source.rows()))
+    with pytest.raises(TrainingError, match=r"^data\.exchange: no phrase .* expected 0$"):
+        prepare(config(data={"name": "own.tsv", "exchange": 1}), task())
+
+
 def test_words():
     prepared = prepare(config(), task())
     assert isinstance(prepared.source, Vocabulary)

@@ -26,6 +26,7 @@ class Purpose(IntEnum):
     FIRST_WEIGHTS = 9
     DROPOUT = 10
     RECOMBINED = 11
+    EXCHANGED = 12
 
 
 def random_bits(purpose: Purpose, *key: int) -> np.random.PCG64:

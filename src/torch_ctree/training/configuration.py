@@ -21,7 +21,7 @@ from torch_ctree.training.errors import TrainingError
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What to learn from; all of it as ``data.load`` takes it.
+    """What to learn from; all but the last as ``data.load`` takes it.
 
     name: a task (see ``ctree data list``), or a file or folder of your own pairs
     root: the folder with data files; by default the one that CTREE_DATA names, or else a cache
@@ -31,6 +31,8 @@ class DataConfig:
     validation: a file of your own pairs to validate on
     test: a file of your own pairs to test on
     columns: where source and target are in JSON lines and Hub data sets, such as ``de,en``
+    exchange: so many new training pairs for each that there is: pairs with a phrase that both sides have in common,
+        exchanged for another that has stood in the same surroundings
     """
 
     name: str = ""
@@ -41,14 +43,19 @@ class DataConfig:
     validation: str | None = None
     test: str | None = None
     columns: str | None = None
+    exchange: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse an impossible seed."""
+        """Refuse an impossible seed, and a share that is none."""
         check_whole("seed", self.seed, 0)
+        if not 0 <= self.exchange < inf:
+            raise TrainingError(f"exchange: got {self.exchange}; expected a number, 0 or more")
 
     def load(self) -> data.Task:
         """The task."""
-        return data.load(**asdict(self))
+        settings = asdict(self)
+        del settings["exchange"]
+        return data.load(**settings)
 
     @property
     def is_own(self) -> bool:

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from torch_ctree.data import Encoded, Encoder, Pairs, Subwords, Task, Vocabulary
+from torch_ctree.data import Encoded, Encoder, Pairs, Subwords, Task, Vocabulary, exchanged
 from torch_ctree.data.errors import DataError, count
 from torch_ctree.data.vocabulary import UNKNOWN
 from torch_ctree.models import ModelConfig
@@ -57,6 +57,10 @@ def prepare(config: TrainConfig, task: Task) -> Prepared:
     target = _encoder(config.vocabulary, task.train.targets(), replaces)
     train, validation = (_encoded(name, task.sets[name], source, target) for name in ("train", "validation"))
     remarks = []
+    if config.data.exchange:
+        made = _exchanged(config, task)
+        train = _encoded("train", Pairs.of([*task.train, *made]), source, target)
+        remarks.append(f"{count(len(made), 'new training pair')}, with phrases exchanged")
     limit = config.optimisation.max_target
     if limit is not None and train.longest[1] > limit:
         train, left_out = _shorter(train, limit)
@@ -73,6 +77,18 @@ def prepare(config: TrainConfig, task: Task) -> Prepared:
     if isinstance(target, Vocabulary) and replaces:
         remarks += _unknown("sources", source, task) + _unknown("targets", target, task)
     return Prepared(source, target, train, validation, replace(config.model, depth=depth), remarks)
+
+
+def _exchanged(config: TrainConfig, task: Task) -> Pairs:
+    """New training pairs, none of them with a source of another set."""
+    others = {" ".join(source.split()) for name in task.sets if name != "train" for source in task.sets[name].sources()}
+    most = round(config.data.exchange * len(task.train))
+    made = exchanged(task.train, most, config.data.seed, without=others)
+    if not len(made):
+        raise TrainingError(
+            "data.exchange: no phrase that sources and targets have in common can be exchanged for another; expected 0"
+        )
+    return made
 
 
 def _replaces(config: TrainConfig) -> bool:
