@@ -121,7 +121,7 @@ def told(result: Result) -> str:
 
 
 def attempts(results: Mapping[str, Results]) -> Lines:
-    """Of how many runs of each row which attempt is the one that was tested, and when a row begins anew."""
+    """How many runs of each row took how many attempts, and when a row begins anew."""
     found: dict[tuple[str, str, str], Counter[int]] = {}
     for task, table in TABLES.items():
         for row in table.own:
