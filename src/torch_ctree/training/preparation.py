@@ -55,12 +55,13 @@ def prepare(config: TrainConfig, task: Task) -> Prepared:
         )
     source = _encoder(config.vocabulary, task.train.sources(), replaces)
     target = _encoder(config.vocabulary, task.train.targets(), replaces)
-    train, validation = (_encoded(name, task.sets[name], source, target) for name in ("train", "validation"))
-    remarks = []
+    remarks, pairs = [], task.train
     if config.data.exchange:
         made = _exchanged(config, task)
-        train = _encoded("train", Pairs.of([*task.train, *made]), source, target)
+        pairs = Pairs.of([*pairs, *made])
         remarks.append(f"{count(len(made), 'new training pair')}, with phrases exchanged")
+    train = _encoded("train", pairs, source, target)
+    validation = _encoded("validation", task.sets["validation"], source, target)
     limit = config.optimisation.max_target
     if limit is not None and train.longest[1] > limit:
         train, left_out = _shorter(train, limit)
