@@ -63,6 +63,16 @@ def test_every_pair_once_within_the_limits(lengths, options, shuffle, bucketed, 
     assert sorted(seen) == list(range(len(lengths)))
 
 
+@given(lengths, options, st.booleans(), st.booleans(), st.integers(1, 5), st.integers(0, 3))
+def test_short_epochs_are_the_beginnings_of_whole_ones(lengths, options, shuffle, bucketed, most, epoch):
+    pairs = encoded(lengths)
+    whole, short = (
+        Batches(pairs, **options, shuffle=shuffle, bucketed=bucketed, most=limit).epoch(epoch) for limit in (None, most)
+    )
+    assert rows(short) == rows(whole)[:most]
+    assert len(short) == min(most, len(whole))
+
+
 @given(lengths, options, st.booleans())
 def test_masks_and_lengths_agree(lengths, options, fixed):
     pairs = encoded(lengths)
@@ -139,6 +149,7 @@ def test_fixed_shapes():
         ({}, r"batch_size: got None; expected a number of pairs, or max_tokens"),
         ({"batch_size": 0}, "batch_size: got 0; expected a whole number, 1 or more"),
         ({"max_tokens": -1}, "max_tokens: got -1; expected a whole number, 1 or more"),
+        ({"batch_size": 2, "most": 0}, "most: got 0; expected a whole number, 1 or more"),
         ({"batch_size": 2, "seed": -1}, "seed: got -1; expected a whole number, 0 or more"),
         ({"batch_size": 2, "pad_to": (5,)}, r"pad_to: got \(5,\); expected \(5, 7\) or more"),
         ({"batch_size": 2, "pad_to": 20}, r"pad_to: got 20; expected \(5, 7\) or more"),

@@ -31,6 +31,16 @@ def phrases(source: list[str], target: list[str]):
             yield phrase, (*here, *there)
 
 
+def classes(found: set[tuple[str, tuple[str, ...]]]) -> dict[str, set[str]]:
+    """Words that may be exchanged for one another, by each of them: until nothing more is to be added."""
+    same: dict[str, set[str]] = {}
+    for (one, here), (other, there) in product(found, found):
+        if here == there and " " not in one + other:
+            joined = same.get(one, {one}) | same.get(other, {other})
+            same |= dict.fromkeys(joined, joined)
+    return same
+
+
 def everything(pairs: list[tuple[str, str]]) -> set[tuple[str, str]]:
     """All that can be made of them by one exchange."""
     found = {(phrase, around) for s, t in pairs for phrase, around in phrases(s.split(), t.split())}
@@ -42,12 +52,15 @@ def everything(pairs: list[tuple[str, str]]) -> set[tuple[str, str]]:
         for phrase, around in found
         if phrase == old
     }
+    same = classes(found)
+    structure = lambda source: [min(same.get(word, {word})) for word in source.split()]  # noqa: E731
+    known = [structure(source) for source, _ in pairs]
     begin, end = ({target.split()[at] for _, target in pairs} for at in (0, -1))
     longest = [max(len(pair[side].split()) for pair in pairs) for side in (0, 1)]
     return {
         (source, target)
-        for source, target in made - set(pairs)
-        if source not in {source for source, _ in pairs}
+        for source, target in made
+        if structure(source) not in known
         and target.split()[0] in begin
         and target.split()[-1] in end
         and len(source.split()) <= longest[0]
@@ -78,6 +91,24 @@ def test_all_of_it_is_made(words):
     expected = everything(pairs)
     found = {source for source, _ in exchanged(Pairs.of(pairs), 500)}
     assert found == {source for source, _ in expected}
+
+
+def test_words_in_each_others_places_are_nothing_new():
+    """Nor by way of a third one: a and b have stood in the same surroundings, and so have b and c."""
+    words = [("x a", "a y"), ("x b", "b y"), ("z b", "b v"), ("z c", "c v"), ("w a", "a u")]
+    assert len(exchanged(Pairs.of(words), 100)) == 0
+    longer = [*words, ("x d e", "d e y")]
+    assert set(exchanged(Pairs.of(longer), 100)) == {("w d e", "d e u"), ("z d e", "d e v")} == everything(longer)
+
+
+def test_targets_that_are_not_longer():
+    pairs = Pairs.of(QUESTIONS)
+    every = set(exchanged(pairs, 1000))
+    sizes = {len(target.split()) for _, target in every}
+    assert len(sizes) > 1
+    for longest in sizes:
+        short = {pair for pair in every if len(pair.target.split()) <= longest}
+        assert set(exchanged(pairs, 1000, longest=longest)) == short
 
 
 def test_as_many_as_wanted_the_same_every_time():

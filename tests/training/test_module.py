@@ -400,6 +400,22 @@ def test_tensorboard_has_every_epoch_once(tmp_path, place):
     assert [event.step for event in events.Scalars("train_loss_of_batch")] == [20, 40, 60]
 
 
+def test_short_epochs(tmp_path, place):
+    """They end after so many steps, and go on with other pairs; also where the run was interrupted."""
+    short = {"epoch_steps": 2, "batch_size": 9, "max_epochs": 3}
+    train(settings(place, optimisation=short), tmp_path / "whole")
+    assert [row["step"] for row in rows(tmp_path / "whole")] == [2, 4, 6]
+    config = settings(place, optimisation=short)
+    prepared = prepare(config, config.data.load())
+    batches = Training(make_model(prepared, 0), prepared, config.optimisation, 0).batches
+    seen = [np.concatenate(batches.epoch(n).rows) for n in range(3)]
+    assert all(len(one) == 18 for one in seen)
+    assert len(set(np.concatenate(seen).tolist())) > 18
+    train(settings(place, optimisation=short | {"max_epochs": 1}), tmp_path / "parts")
+    train(config, tmp_path / "parts", resume=True)
+    assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
+
+
 def test_max_target(place):
     """What is longer is not trained on, and still validated."""
     config = settings(place, optimisation={"max_target": 2})

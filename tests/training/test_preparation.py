@@ -56,21 +56,50 @@ def test_too_long_for_the_tree():
     assert prepare(config(model={"depth": 3}), task(long)).model.depth == 3  # as said
 
 
+def texts(prepared, pairs) -> list[tuple[str, str]]:
+    sides = zip(pairs.source.rows(), pairs.target.rows(), strict=True)
+    return [(prepared.source.decode(source), prepared.target.decode(target)) for source, target in sides]
+
+
+def asked(n: int, animal: str = "cat", more: str = "") -> tuple[str, str]:
+    """A pair that has nothing but the animal in common with those of another number."""
+    return f"x{n} {animal} y{n}{more}", f"z{n} {animal}{more.upper()}"
+
+
 def test_pairs_with_phrases_exchanged():
-    """As many as were asked for, none of them in another set; words, depth and validation set as without them."""
-    train = [("a cat eats ?", "eats a cat"), ("a dog eats ?", "eats a dog"), ("a dog runs ?", "runs a dog")]
-    train += [("a dog hides ?", "hides a dog")]
-    other = task(train, [("a  cat hides ?", "hides a cat")])
+    """None of them in another set, nor longer than those that are known; words, depth and validation set as without."""
+    train = [asked(0), asked(0, "big dog"), asked(1), asked(2), asked(3, more=" w")]
+    other = task(train, [(f" {asked(2, 'big  dog')[0]}", asked(2, "big dog")[1])])
     before, after = (prepare(config(data={"name": "own.tsv", "exchange": share}), other) for share in (0, 2))
-    texts = [
-        (after.source.decode(s), after.target.decode(t))
-        for s, t in zip(after.train.source.rows(), after.train.target.rows(), strict=True)
-    ]
-    assert texts == [*train, ("a cat runs ?", "runs a cat")]
-    assert after.remarks == ["1 new training pair, with phrases exchanged", *before.remarks]
+    assert texts(before, before.train) == train
+    assert texts(after, after.train) == [*train, asked(1, "big dog")]
+    assert after.remarks == ["1 new pair, with phrases exchanged: 1 to train on, 0 to validate", *before.remarks]
     assert (after.model, list(after.validation.source.rows())) == (before.model, list(before.validation.source.rows()))
     with pytest.raises(TrainingError, match=r"^data\.exchange: no phrase .* expected 0$"):
         prepare(config(data={"name": "own.tsv", "exchange": 1}), task())
+
+
+@pytest.mark.parametrize(("limit", "made"), [(None, [1, 3]), (4, [1, 3]), (3, [1])])
+def test_no_new_pairs_that_are_too_long_to_be_trained_on(limit, made):
+    train = [asked(0), asked(0, "big dog"), asked(1), asked(3, more=" w"), ("a b c d e", "A B C D E")]
+    chosen = config(data={"name": "own.tsv", "exchange": 2}, optimisation={"max_target": limit})
+    prepared = prepare(chosen, task(train))
+    wanted = {asked(n, "big dog", " w" if n == 3 else "") for n in made}
+    assert set(texts(prepared, prepared.train)) - set(train) == wanted
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 5])
+def test_some_of_the_new_pairs_are_validated_on(pairs):
+    """One of ten, and no more than there are others: in no set twice."""
+    train = [asked(0, "big dog"), *map(asked, range(41))]
+    validation = [("walk " * n, "W") for n in range(1, pairs + 1)]
+    prepared = prepare(config(data={"name": "own.tsv", "exchange": 2}), task(train, validation))
+    trained, validated = texts(prepared, prepared.train), texts(prepared, prepared.validation)
+    held = min(4, pairs)
+    assert len(validated) == pairs + held
+    made = [*trained[len(train) :], *validated[pairs:]]
+    assert sorted(made) == sorted(asked(n, "big dog") for n in range(1, 41))
+    assert prepared.remarks[0] == (f"40 new pairs, with phrases exchanged: {40 - held} to train on, {held} to validate")
 
 
 def test_words():

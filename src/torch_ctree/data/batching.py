@@ -81,6 +81,7 @@ class Batches:
     bucketed: whether a batch gets pairs of like lengths; by default where ``max_tokens`` is given
     shuffle: whether every epoch has an order of its own
     seed: of that order
+    most: batches in an epoch, at most; shuffled, each epoch then has others
     pad_to: (S, T), the same for every batch, for CUDA graphs: all batches then have equally many rows too, and the last
         is filled up. ``Encoded.longest`` is the smallest that fits.
 
@@ -101,17 +102,20 @@ class Batches:
         bucketed: bool | None = None,
         shuffle: bool = True,
         seed: int = 0,
+        most: int | None = None,
         pad_to: tuple[int, int] | None = None,
     ) -> None:
         if batch_size is None and max_tokens is None:
             raise DataError("batch_size: got None; expected a number of pairs, or max_tokens")
-        for name, value, least in (("batch_size", batch_size, 1), ("max_tokens", max_tokens, 1), ("seed", seed, 0)):
+        limits = {"batch_size": batch_size, "max_tokens": max_tokens, "most": most}
+        for name, value in limits.items():
             if value is not None:
-                check_whole(name, value, least)
+                check_whole(name, value, 1)
+        check_whole("seed", seed, 0)
         self.pairs = pairs
         self.batch_size, self.max_tokens, self.pad_to = batch_size, max_tokens, pad_to
         self.bucketed = max_tokens is not None if bucketed is None else bucketed
-        self.shuffle, self.seed = shuffle, seed
+        self.shuffle, self.seed, self.most = shuffle, seed, most
         self._sizes = pairs.source.lengths, pairs.target.lengths
         self._check_room()
 
@@ -146,7 +150,7 @@ class Batches:
         groups = np.split(rows, self._cuts(rows)) if len(rows) else []
         if self.shuffle and self.bucketed:
             groups = [groups[n] for n in permutation(len(groups), Purpose.BATCHES_OF_AN_EPOCH, self.seed, epoch)]
-        return Epoch(self, groups)
+        return Epoch(self, groups[: self.most])
 
     def _cuts(self, rows: Integers) -> list[int]:
         """Where one batch ends and the next begins."""

@@ -31,8 +31,8 @@ class DataConfig:
     validation: a file of your own pairs to validate on
     test: a file of your own pairs to test on
     columns: where source and target are in JSON lines and Hub data sets, such as ``de,en``
-    exchange: so many new training pairs for each that there is: pairs with a phrase that both sides have in common,
-        exchanged for another that has stood in the same surroundings
+    exchange: so many new pairs for each training pair: pairs with a phrase that both sides have in common,
+        exchanged for another that has stood in the same surroundings; some of them are validated on
     """
 
     name: str = ""
@@ -114,6 +114,7 @@ class OptimisationConfig:
     max_tokens: tokens in a batch, at most, padding included; batches then have pairs of like lengths
     max_target: pairs whose targets have more tokens are not trained on; they stay in the validation set
     gradient_norm: longer gradients are cut to this
+    epoch_steps: an epoch ends after so many steps at most, and the next has other pairs; by default when it has had all
     max_epochs: stop after so many
     patience: epochs without a better validation accuracy that are let pass; after one more the learning rate falls
     factor: what it is then multiplied by
@@ -136,6 +137,7 @@ class OptimisationConfig:
     max_tokens: int | None = None
     max_target: int | None = None
     gradient_norm: float = 1.0
+    epoch_steps: int | None = None
     max_epochs: int = 50
     patience: int = 1
     factor: float = 0.5
@@ -149,7 +151,7 @@ class OptimisationConfig:
         """Refuse what nothing can be learned with."""
         for name in ("batch_size", "max_epochs", "checkpoint_steps"):
             check_whole(name, getattr(self, name), 1)
-        for name in ("max_target", "restart_after"):
+        for name in ("max_target", "epoch_steps", "restart_after"):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), 1)
         check_whole("patience", self.patience, 0)

@@ -161,7 +161,7 @@ class Training(pl.LightningModule):
         self.automatic_optimization = False  # a graph has the whole step in it
         self.model, self.config, self.seed, self.fast = model, config, seed, fast
         size, tokens = config.batch_size, config.max_tokens
-        self.batches = Batches(prepared.train, batch_size=size, max_tokens=tokens, seed=seed)
+        self.batches = Batches(prepared.train, batch_size=size, max_tokens=tokens, seed=seed, most=config.epoch_steps)
         self.validation = Batches(
             prepared.validation,
             batch_size=VALIDATED_AT_ONCE * size if fast else size,

@@ -19,6 +19,9 @@ from torch_ctree.trees.topology import depth_for_leaves
 SPARE = 1
 """Levels beyond the fewest that hold the longest target: those would hold it only as a nearly complete tree."""
 
+MADE_TO_VALIDATE = 10
+"""One of so many new pairs is validated on: what is right there is right of structures that nobody has shown."""
+
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
@@ -55,13 +58,17 @@ def prepare(config: TrainConfig, task: Task) -> Prepared:
         )
     source = _encoder(config.vocabulary, task.train.sources(), replaces)
     target = _encoder(config.vocabulary, task.train.targets(), replaces)
-    remarks, pairs = [], task.train
+    remarks, pairs, validated = [], task.train, task.sets["validation"]
     if config.data.exchange:
-        made = _exchanged(config, task)
-        pairs = Pairs.of([*pairs, *made])
-        remarks.append(f"{count(len(made), 'new training pair')}, with phrases exchanged")
+        made = list(_exchanged(config, task))
+        held = min(len(made) // MADE_TO_VALIDATE, len(validated))
+        pairs, validated = Pairs.of([*pairs, *made[held:]]), Pairs.of([*validated, *made[:held]])
+        remarks.append(
+            f"{count(len(made), 'new pair')}, with phrases exchanged: {len(made) - held:,} to train on, "
+            f"{held:,} to validate"
+        )
     train = _encoded("train", pairs, source, target)
-    validation = _encoded("validation", task.sets["validation"], source, target)
+    validation = _encoded("validation", validated, source, target)
     limit = config.optimisation.max_target
     if limit is not None and train.longest[1] > limit:
         train, left_out = _shorter(train, limit)
@@ -81,10 +88,10 @@ def prepare(config: TrainConfig, task: Task) -> Prepared:
 
 
 def _exchanged(config: TrainConfig, task: Task) -> Pairs:
-    """New training pairs, none of them with a source of another set."""
+    """New pairs, none of them with a source of any set, and none too long to be trained on."""
     others = {" ".join(source.split()) for name in task.sets if name != "train" for source in task.sets[name].sources()}
     most = round(config.data.exchange * len(task.train))
-    made = exchanged(task.train, most, config.data.seed, without=others)
+    made = exchanged(task.train, most, config.data.seed, without=others, longest=config.optimisation.max_target)
     if not len(made):
         raise TrainingError(
             "data.exchange: no phrase that sources and targets have in common can be exchanged for another; expected 0"
