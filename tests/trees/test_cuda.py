@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torch_ctree import LatentTree, LinearEmission, tree_log_likelihood
-from torch_ctree.devices import triton_runs
+from torch_ctree.devices import in_tf32, triton_runs
 from torch_ctree.trees import search
 from torch_ctree.trees.likelihood import SearchKernel, kernel_for
 
@@ -129,6 +129,23 @@ def test_the_distribution(kind):
 
     cpu, cuda = both_devices(make)
     torch.testing.assert_close(cpu, cuda)
+
+
+@pytest.mark.parametrize("vocabulary", [3, 80, 1000])
+def test_probabilities_sum_to_one_in_tf32(vocabulary):
+    """Also where logits are large: what multiplies in a kernel and what multiplies in torch see the same numbers."""
+    states, weight = 3 * torch.randn(2, 31, 64, device="cuda"), torch.randn(vocabulary, 64, device="cuda")
+    every = torch.arange(vocabulary, device="cuda").expand(2, -1)
+    with in_tf32():
+        emission = LinearEmission(states, weight)
+        log_prob = emission.log_prob(every)  # (2, K, 31)
+        best, tokens = emission.topk(1)
+        vertices = torch.arange(31, device="cuda").expand(2, 31)
+        at = emission.log_prob_at(tokens[..., 0], vertices)
+    total = log_prob.double().logsumexp(1)
+    torch.testing.assert_close(total, torch.zeros_like(total), rtol=0, atol=2e-4)
+    torch.testing.assert_close(log_prob.amax(1), best[..., 0], rtol=0, atol=2e-4)
+    torch.testing.assert_close(at, best[..., 0], rtol=0, atol=2e-4)
 
 
 def test_unchecked_training_never_waits_for_the_gpu():

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from torch_ctree import Derivation, Emission, LatentTree, LinearEmission, TokenLogits
+from torch_ctree.trees.emission import _rounded
 
 from ..measure import Recorder, chi_square_p_value
 
@@ -80,6 +81,16 @@ def test_log_probs_of_all_tokens_sum_to_one(layer, kind):
     emission = LinearEmission(*layer) if kind == "linear" else TokenLogits(states @ weight.T + bias)
     every = emission.log_prob(torch.arange(11).expand(2, 11))  # (2, K, V)
     torch.testing.assert_close(every.exp().sum(1), torch.ones(2, 15, dtype=double))
+
+
+def test_rounding_to_what_tf32_has():
+    """Eleven binary digits: the nearest such number, of large, tiny and negative ones too. What is none stays."""
+    x = torch.cat([torch.randn(1000) * 10.0**power for power in range(-30, 31, 10)])
+    unit = torch.exp2((torch.frexp(x.double()).exponent - 11).double())  # frexp's fractions begin with a half
+    assert torch.equal(_rounded(x).double(), x.sign() * (x.double().abs() / unit + 0.5).floor() * unit)
+    assert torch.equal(_rounded(_rounded(x)), _rounded(x))
+    odd = torch.tensor([0x7FFFFFFF, 0x7FC00000, 0x7F800000, -0x800000, 0, -0x80000000], dtype=torch.int32)
+    assert torch.equal(_rounded(odd.view(torch.float32)).view(torch.int32), odd)  # NaN, as GPUs have it too; ±inf, ±0
 
 
 @pytest.mark.parametrize("kind", ["logits", "linear"])

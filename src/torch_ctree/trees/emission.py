@@ -19,6 +19,7 @@ BLOCK_ELEMENTS = 1 << 22  # logits that exist at one time: 16 MiB of float32
 GPU_BLOCK_ELEMENTS = 1 << 24  # 64 MiB: a matrix product large enough for a GPU
 MOST_TOKENS = 256  # the largest vocabulary that a kernel keeps in registers
 MULTIPLE = 128  # of rows in a block, where there are as many: whole tiles for a GPU
+TF32_BITS = 13  # of a float32's, that TF32 has not
 
 
 class Emission(ABC):
@@ -206,13 +207,16 @@ class LinearEmission(Emission):
         """One state, one row of the weight, and the log-normaliser."""
         rows, words = self._rows_of(vertices), tokens.flatten()
         states = self.states.reshape(-1, self.states.shape[-1])
-        products = (embedding(rows, states) * embedding(words, self.weight)).sum(-1)
+        some = (embedding(rows, states), embedding(words, self.weight))
+        state, word = (x + (_as_multiplied(x.detach()) - x.detach()) for x in some)  # derivatives as if not rounded
+        products = (state * word).sum(-1)
         logits = in_accumulation_dtype(products) + self.bias[words]
         return (logits - self._log_normaliser().flatten()[rows]).reshape(vertices.shape)
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """The k best tokens of every vertex; without a gradient."""
-        layer = self.states.detach().reshape(-1, self.states.shape[-1]), self.weight.detach(), self.bias.detach()
+        states = self.states.detach().reshape(-1, self.states.shape[-1])
+        layer = _as_multiplied(states), _as_multiplied(self.weight.detach()), self.bias.detach()
         fused = k == 1 and _products_run(layer[0])
         best, tokens = _best(*layer) if fused else _blocked_topk(*layer, self.rows_per_block, k)
         shape = (*self.batch_shape, self.vertices, k)
@@ -236,6 +240,7 @@ class _LogNormaliser(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor, size: int) -> Tensor:
+        rows, weight = _as_multiplied(rows), _as_multiplied(weight)
         total = _log_normalisers(rows, weight, bias, size)
         ctx.save_for_backward(rows, weight, bias, total)
         ctx.size = size
@@ -259,6 +264,7 @@ class _LinearLogProb(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, tokens: Tensor, size: int) -> Tensor:
         (B, V, H), N = states.shape, tokens.shape[1]
+        states, weight = _as_multiplied(states), _as_multiplied(weight)
         total = _log_normalisers(states.reshape(-1, H), weight, bias, size).reshape(B, V)
         targets = torch.bmm(embedding(tokens, weight), states.mT, out=states.new_empty(B, N, V))
         ctx.save_for_backward(states, weight, bias, tokens, total)
@@ -290,6 +296,21 @@ def _kernels_run(tensor: Tensor) -> bool:
 def _products_run(tensor: Tensor) -> bool:
     """Whether kernels that multiply can have it: without matrix units, torch's own products are faster."""
     return _kernels_run(tensor) and (tensor.dtype != torch.float32 or dot_precision() == "tf32")
+
+
+def _as_multiplied(x: Tensor) -> Tensor:
+    """As products in TF32 take it, where a kernel makes them.
+
+    Kernels cut off what TF32 has not, and torch's own products round it. What is rounded before is the same to both:
+    else log-normalisers would be too small for their logits, and probabilities would sum to more than one.
+    """
+    return _rounded(x) if x.dtype == torch.float32 and _products_run(x) else x
+
+
+def _rounded(x: Tensor) -> Tensor:
+    """float32 → the nearest that TF32 has, in float32; of two, the one further from zero."""
+    bits, unit = x.view(torch.int32), 1 << TF32_BITS
+    return torch.where(x.isfinite(), (bits + unit // 2 & -unit).view(torch.float32), x)
 
 
 def _rows_per_block(elements: int, vocabulary: int) -> int:
