@@ -33,7 +33,7 @@ def run(*arguments: str, cwd: Path | None = None) -> str:
 
 @pytest.mark.parametrize(
     ("path", "n"),
-    [("README.md", 0), ("docs/index.md", 0), ("docs/data.md", 0), ("docs/data.md", 1), ("docs/models.md", 0)],
+    [("README.md", 0), ("docs/index.md", 0), *(("docs/data.md", n) for n in range(3)), ("docs/models.md", 0)],
 )
 def test_an_example_prints_what_stands_below_it(path, n):
     printed, shown = run("-c", blocks(path, "python")[n]), blocks(path, "text")[n]

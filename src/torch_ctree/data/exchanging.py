@@ -42,12 +42,12 @@ def exchanged(pairs: Pairs, most: int, *key: int, without: Container[str] = (), 
     without: sources that are not to be made, such as those of test sets, one blank between words
     longest: of the words of a target, at most
 
-    >>> known = [("a cat eats ?", "eats a cat"), ("a dog eats ?", "eats a dog"), ("a dog sleeps ?", "sleeps a dog")]
+    >>> known = [(text, text) for text in ("a dog sleeps .", "a cat sleeps .")] + [("a dog runs ?", "does a dog run")]
     >>> list(exchanged(Pairs.of(known), 10))  # a cat for a dog: nothing new
     []
-    >>> known.append(("an old cat eats ?", "eats an old cat"))
+    >>> known.append(("an old dog sleeps .", "an old dog sleeps ."))
     >>> list(exchanged(Pairs.of(known), 10))
-    [Example(source='an old cat sleeps ?', target='sleeps an old cat')]
+    [Example(source='an old dog runs ?', target='does an old dog run')]
     """
     rows = list(dict.fromkeys((tuple(source.split()), tuple(target.split())) for source, target in pairs))
     if not rows:
