@@ -22,6 +22,8 @@ from torch_ctree.experiments.tables import Table
 
 SCAN = TABLES["scan"]
 LENGTH = next(column for column in SCAN.columns if column.key == "length")
+HARDEST = {"scan": "length", "questions": "gen-first-word"}
+"""Of each table the column that sets the paper's rows apart most."""
 CELL: Cell = ("around", "thrice")
 """The combination that LENGTH's training set does not have."""
 NOT_YET = "*Not run yet.*"
@@ -32,7 +34,7 @@ def pieces(folder: Path) -> dict[str, str]:
     results = {task: read_results(table, folder) for task, table in TABLES.items()}
     scan = results["scan"]
     return {
-        "in-short": in_short(scan),
+        "in-short": "\n\n".join(in_short(table, results[task]) for task, table in TABLES.items()),
         **{task: whole(table, results[task]) for task, table in TABLES.items()},
         "length": as_markdown(parts_of_length(scan)) or NOT_YET,
         "trees": trees(scan),
@@ -40,10 +42,12 @@ def pieces(folder: Path) -> dict[str, str]:
     }
 
 
-def in_short(results: Results) -> str:
-    """The paper's best row on LENGTH and ours, with how much of SCAN has been run."""
-    rows = tuple(row for row in SCAN.rows if row == leading(SCAN.own, LENGTH) or row.whose == "ours")
-    return "\n\n".join([f"{SCAN.about}.", as_markdown(comparison(replace(SCAN, rows=rows), results))])
+def in_short(table: Table, results: Results) -> str:
+    """The paper's row with the highest published number in the hardest column, and ours."""
+    hardest = next(column for column in table.columns if column.key == HARDEST[table.task])
+    rows = tuple(row for row in table.rows if row == leading(table.own, hardest) or row.whose == "ours")
+    parts = [f"**{table.title}.** {table.about}.", as_markdown(comparison(replace(table, rows=rows), results))]
+    return "\n\n".join(parts)
 
 
 def whole(table: Table, results: Results) -> str:
