@@ -102,20 +102,22 @@ def test_it_stops_after_so_many_epochs(tmp_path, place, scripted):
 
 
 @pytest.mark.parametrize(
-    ("script", "best"),
+    ("script", "ties", "best"),
     [
-        ([(3, 1.0), (5, 2.0), (4, 0.5)], 2),
-        ([(3, 1.0), (3, 0.5), (3, 0.7)], 2),  # as many are right: the smaller loss
-        ([(3, 1.0), (3, 1.0), (3, 1.0)], 1),  # all the same: the first
-        ([(0, 1.0), (0, 2.0), (0, 3.0)], 1),
+        ([(3, 1.0), (5, 2.0), (4, 0.5)], "loss", 2),
+        ([(3, 1.0), (3, 0.5), (3, 0.7)], "loss", 2),  # as many are right: the smaller loss
+        ([(3, 1.0), (3, 1.0), (3, 1.0)], "loss", 1),  # all the same: the first
+        ([(0, 1.0), (0, 2.0), (0, 3.0)], "loss", 1),
+        ([(3, 1.0), (5, 2.0), (5, 0.5)], "first", 2),
+        ([(0, 2.0), (0, 1.0), (0, 3.0)], "first", 2),  # as long as none is right, by loss
     ],
 )
-def test_the_best_epoch_is_kept(tmp_path, place, scripted, script, best):
+def test_the_best_epoch_is_kept(tmp_path, place, scripted, script, ties, best):
     scripted(script)
-    finished, _ = run(place, tmp_path / "run")
+    finished, _ = run(place, tmp_path / "run", ties=ties)
     assert finished.best == rows(tmp_path / "run")[best - 1]
     scripted(script)
-    run(place, tmp_path / "short", max_epochs=best)  # its last weights are the best
+    run(place, tmp_path / "short", max_epochs=best, ties=ties)  # its last weights are the best
     last = torch.load(tmp_path / "short" / "last.ckpt", weights_only=True)["state_dict"]
     for name, weight in Seq2Seq.from_pretrained(tmp_path / "run").named_parameters():
         assert torch.equal(weight, last[f"model.{name}"])

@@ -77,8 +77,7 @@ class LexicalAttention(Output):
         self.attention = attention
         self.source = nn.Embedding(source_words, config.width)
         self.source_activation = Activation(config.width)
-        # Not zero, near which layer normalisation makes gradients hundreds of times larger than those of all else.
-        self.words = nn.Parameter(0.05 * torch.randn(words, config.width))
+        self.words = nn.Parameter(torch.zeros(words, config.width))
         self.words_activation = Activation(config.width)
         self.dropout = Dropout(config.dropout)
 

@@ -103,7 +103,7 @@ class VocabularyConfig:
 
 @dataclass(frozen=True)
 class OptimisationConfig:
-    """How to learn; the defaults are the paper's settings for SCAN.
+    """How to learn; the defaults are the paper's settings for SCAN, but for ``ties``.
 
     lr: the learning rate of Adam to begin with
     beta1: Adam's first moment
@@ -119,6 +119,8 @@ class OptimisationConfig:
     patience: epochs without a better validation accuracy that are let pass; after one more the learning rate falls
     factor: what it is then multiplied by
     min_lr: stop when it is below
+    ties: of epochs with the same validation accuracy, which one is kept: that with the lowest validation loss, or the
+        first; as long as no answer is right, always by loss
     restart_after: begin anew, with other first weights, if validation accuracy has not reached ``restart_below`` after
         so many epochs: for models that learn either soon or never
     restart_below: see there
@@ -142,6 +144,7 @@ class OptimisationConfig:
     patience: int = 1
     factor: float = 0.5
     min_lr: float = 1e-5
+    ties: Literal["loss", "first"] = "loss"
     restart_after: int | None = None
     restart_below: float = 0.99
     restart_agreement: float = 0.0

@@ -64,11 +64,13 @@ class Attempts:
     after: epochs that each attempt has to show something; none, if it has all the time
     below: the validation accuracy that it has to reach in these
     agreement: the share of its answers to new sources that have to be those of an attempt before it; 0 if nobody asks
+    ties: whether ``loss`` tells which of equally good epochs is best, or it is the ``first``
     """
 
     after: int | None
     below: float
     agreement: float = 0.0
+    ties: str = "loss"
     number: int = 1
     lasted: int = 0
     best: float = 0.0
@@ -113,17 +115,18 @@ class Attempts:
     def next(self) -> Attempts:
         """The one that begins when this one has failed."""
         before = {**self.before, self.number: self.answers} if self.ended else self.before
-        number = self.number + 1
-        return Attempts(self.after, self.below, self.agreement, number, before=before, agreed=self.agreed)
+        kept = self.after, self.below, self.agreement, self.ties
+        return Attempts(*kept, self.number + 1, before=before, agreed=self.agreed)
 
     def rank(self, metrics: Mapping[str, float]) -> Rank:
-        """Which epoch is best: one that agrees with another attempt; then by accuracy, agreement and loss.
+        """Which epoch is best: one that agrees with another attempt; then by accuracy, agreement and perhaps loss.
 
         If two attempts agree, both do, the earlier one no less than the later one.
         """
         agreement = max(metrics.get("agreement", 0.0), self.agreed.get(int(metrics["attempt"]), 0.0))
-        agrees = agreement >= self.agreement
-        return agrees, metrics["validation_accuracy"], agreement, -metrics["validation_loss"]
+        agrees, accuracy = agreement >= self.agreement, metrics["validation_accuracy"]
+        by_loss = self.ties == "loss" or accuracy == 0
+        return agrees, accuracy, agreement, -metrics["validation_loss"] if by_loss else 0.0
 
 
 def _alike(some: Answers, others: Answers) -> float:
@@ -173,7 +176,7 @@ class Training(pl.LightningModule):
         """Sources that nobody has seen, and whose answers nobody knows."""
         self.digest = prepared.digest()
         self.plateau = Plateau(config.patience)
-        self.attempts = Attempts(config.restart_after, config.restart_below, config.restart_agreement)
+        self.attempts = Attempts(config.restart_after, config.restart_below, config.restart_agreement, config.ties)
         self.steps: Steps | None = None
         self.loss = torch.tensor(inf)
         """Of the latest batch."""
