@@ -17,10 +17,9 @@ help:
 $(BIN)/python:
 	./setup-venv "$(PYTHON)"
 
-# One stamp for each set of extras: what has been installed stays until pyproject or the constraints change. Nothing is
-# compiled in advance: most of what these packages have is never imported.
+# One stamp for each set of extras: what has been installed stays until pyproject or the constraints change.
 $(STAMP)%: $(BIN)/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	@touch $@
 
 # Threads that wait asleep: on a machine with other work, waiting awake makes two of them slower than one.
