@@ -207,8 +207,9 @@ class LinearEmission(Emission):
         """One state, one row of the weight, and the log-normaliser."""
         rows, words = self._rows_of(vertices), tokens.flatten()
         states = self.states.reshape(-1, self.states.shape[-1])
-        some = (embedding(rows, states), embedding(words, self.weight))
-        state, word = (x + (_as_multiplied(x.detach()) - x.detach()) for x in some)  # derivatives as if not rounded
+        state, word = embedding(rows, states), embedding(words, self.weight)
+        if _products_run(state):  # values as others take them, derivatives as if not rounded
+            state, word = (x + (_as_multiplied(x) - x).detach() for x in (state, word))
         products = (state * word).sum(-1)
         logits = in_accumulation_dtype(products) + self.bias[words]
         return (logits - self._log_normaliser().flatten()[rows]).reshape(vertices.shape)
