@@ -146,11 +146,9 @@ class _Structures:
         """Phrases, (n, 4), and those that come in their places, (n, 4) → (n,), of the sources that come out"""
         row, start, _, size = places.T
         from_row, begin, _, new_size = others.T
-        before, powers = self.side.before, self.side.powers
-        end, length = start + size, self.side.lengths[row]
-        phrase = before[from_row, begin + new_size] - before[from_row, begin] * powers[new_size]
-        after = before[row, length] - before[row, end] * powers[length - end]
-        made = (before[row, start] * powers[new_size] + phrase) * powers[length - end] + after
+        powers, end, length = self.side.powers, start + size, self.side.lengths[row]
+        phrase, after = self.side.part(from_row, begin, begin + new_size), self.side.part(row, end, length)
+        made = (self.side.before[row, start] * powers[new_size] + phrase) * powers[length - end] + after
         return ~np.isin(made, self.known)
 
 
@@ -222,9 +220,11 @@ class _Side:
 
     def around(self, row: Integers, start: Integers, size: int) -> Hashes:
         """Of the words before the phrase and those after it."""
-        end, length = start + size, self.lengths[row]
-        after = self.before[row, length] - self.before[row, end] * self.powers[length - end]
-        return self.before[row, start] * BEFORE + after
+        return self.before[row, start] * BEFORE + self.part(row, start + size, self.lengths[row])
+
+    def part(self, row: Integers, start: Integers, end: Integers) -> Hashes:
+        """Of the words from one place to another."""
+        return self.before[row, end] - self.before[row, start] * self.powers[end - start]
 
 
 def _once(source: _Side, target: _Side, size: int) -> tuple[Integers, Integers, Integers]:
