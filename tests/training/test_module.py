@@ -108,8 +108,9 @@ def test_it_stops_after_so_many_epochs(tmp_path, place, scripted):
         ([(3, 1.0), (3, 0.5), (3, 0.7)], "loss", 2),  # as many are right: the smaller loss
         ([(3, 1.0), (3, 1.0), (3, 1.0)], "loss", 1),  # all the same: the first
         ([(0, 1.0), (0, 2.0), (0, 3.0)], "loss", 1),
-        ([(3, 1.0), (5, 2.0), (5, 0.5)], "first", 2),
-        ([(0, 2.0), (0, 1.0), (0, 3.0)], "first", 2),  # as long as none is right, by loss
+        ([(3, 1.0), (5, 1.0), (5, 2.0)], "last", 3),
+        ([(3, 1.0), (5, 2.0), (4, 0.5)], "last", 2),
+        ([(0, 2.0), (0, 1.0), (0, 3.0)], "last", 2),  # as long as none is right, by loss
     ],
 )
 def test_the_best_epoch_is_kept(tmp_path, place, scripted, script, ties, best):
@@ -198,7 +199,14 @@ def said(monkeypatch):
     return write
 
 
-AGREE: dict[str, Any] = {"patience": 0, "lr": 1.0, "min_lr": 0.5, "max_epochs": 20, "restart_agreement": 0.75}
+AGREE: dict[str, Any] = {
+    "patience": 0,
+    "lr": 1.0,
+    "min_lr": 0.5,
+    "max_epochs": 20,
+    "restart_agreement": 0.75,
+    "restart_below": 0.1,
+}
 """With patience 0 an attempt ends when accuracy has not risen for the second time."""
 
 
@@ -239,10 +247,30 @@ def test_attempts_that_never_agree(tmp_path, place, scripted, said):
 def test_an_attempt_that_is_given_up_is_nothing_to_agree_with(tmp_path, place, scripted, said):
     scripted([(1, 1.0), (5, 1.0), (4, 1.0), (4, 1.0), (5, 1.0), (4, 1.0), (4, 1.0)])
     said(["abcd"] * 7)
-    finished, printed = run(place, tmp_path / "run", restart_after=1, restart_below=0.5, **AGREE)
-    assert [row["agreement"] for row in rows(tmp_path / "run")] == [0, 0, 0, 0, 1, 1, 1]
+    finished, printed = run(place, tmp_path / "run", **{**AGREE, "restart_after": 1, "restart_below": 0.5})
+    assert [row["agreement"] for row in rows(tmp_path / "run")] == [0, 0, 0, 0, 1, 0, 0]
     assert (finished.attempts, finished.best["epoch"]) == (3, 2)
     assert "attempt 1: no more than 10.00%" in printed
+
+
+def test_attempts_that_agree_and_have_everything_right_need_not_go_on(tmp_path, place, scripted, said):
+    scripted([(10, 1.0), (10, 0.5), (9, 1.0), (10, 1.0), (10, 0.7), (10, 0.1)])
+    said(["axxx", "abcd", "zzzz", "axxx", "abcd", "abcd"])
+    finished, _ = run(place, tmp_path / "run", **AGREE)
+    assert [row["agreement"] for row in rows(tmp_path / "run")] == [0, 0, 0, 0.25, 1]
+    assert finished.best["epoch"] == 2  # of the two the one with the lower loss
+    again, printed = run(place, tmp_path / "run", resume=True, **AGREE)  # it is over
+    assert again.best == finished.best
+    assert "epoch" not in printed
+
+
+def test_only_epochs_that_have_learned_enough_are_asked(tmp_path, place, scripted, said):
+    """And an attempt that never did is nothing to agree with."""
+    scripted([(4, 1.0)] * 3 + [(5, 1.0), (4, 0.5), (4, 1.0)] + [(4, 1.0), (5, 1.0), (4, 1.0), (4, 1.0)])
+    said(["abcd"] * 10)
+    finished, _ = run(place, tmp_path / "run", **{**AGREE, "restart_below": 0.5})
+    assert [row["agreement"] for row in rows(tmp_path / "run")] == [0] * 7 + [1, 0, 0]
+    assert (finished.attempts, finished.best["epoch"]) == (3, 4)
 
 
 def test_no_answer_agrees_with_nothing():
@@ -289,7 +317,8 @@ def test_attempts_that_are_to_agree_go_on_where_they_stopped(tmp_path, place, sc
 
 def test_what_attempts_are_asked(tmp_path, place):
     """Their answers to sources that they are not trained on."""
-    config = settings(place, model=STILL, optimisation={"batch_size": 7, "max_epochs": 1, "restart_agreement": 0.5})
+    asked = {"restart_agreement": 0.5, "restart_below": 0.0}
+    config = settings(place, model=STILL, optimisation={"batch_size": 7, "max_epochs": 1} | asked)
     train(config, tmp_path / "run")
     trained = Seq2Seq.from_pretrained(tmp_path / "run")
     new = recombined(prepare(config, config.data.load()).train.source, 512, 0).source.rows()

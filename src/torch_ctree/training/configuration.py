@@ -120,13 +120,14 @@ class OptimisationConfig:
     factor: what it is then multiplied by
     min_lr: stop when it is below
     ties: of epochs with the same validation accuracy, which one is kept: that with the lowest validation loss, or the
-        first; as long as no answer is right, always by loss
+        last, as the paper's authors do; as long as no answer is right, always by loss
     restart_after: begin anew, with other first weights, if validation accuracy has not reached ``restart_below`` after
         so many epochs: for models that learn either soon or never
     restart_below: see there
     restart_agreement: begin anew also where training would end, as long as there are epochs left, until two attempts
-        give so many of their answers alike: answers to new sources, which are training ones with words exchanged. The
-        better of the two is kept. 1: all of them; 0: not asked
+        give so many of their answers alike: answers to new sources, which are training ones with words exchanged, of
+        epochs that have reached ``restart_below``. Training then ends as soon as all validation pairs are right, and
+        the better of the two is kept. 1: all of them; 0: not asked
     checkpoint_steps: within an epoch, a checkpoint to go on from after every so many steps; there is one at its end too
     """
 
@@ -144,7 +145,7 @@ class OptimisationConfig:
     patience: int = 1
     factor: float = 0.5
     min_lr: float = 1e-5
-    ties: Literal["loss", "first"] = "loss"
+    ties: Literal["loss", "last"] = "loss"
     restart_after: int | None = None
     restart_below: float = 0.99
     restart_agreement: float = 0.0

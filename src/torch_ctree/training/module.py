@@ -64,7 +64,7 @@ class Attempts:
     after: epochs that each attempt has to show something; none, if it has all the time
     below: the validation accuracy that it has to reach in these
     agreement: the share of its answers to new sources that have to be those of an attempt before it; 0 if nobody asks
-    ties: whether ``loss`` tells which of equally good epochs is best, or it is the ``first``
+    ties: whether ``loss`` tells which of equally good epochs is best, or it is the ``last``
     """
 
     after: int | None
@@ -103,6 +103,11 @@ class Attempts:
         return self.lasted == self.after and self.best < self.below
 
     @property
+    def is_agreed(self) -> bool:
+        """Whether it need not go on: an epoch has everything right, and an attempt before it says the same."""
+        return self.agreement > 0 and self.highest is not None and self.highest[:2] == (True, 1)
+
+    @property
     def stands_alone(self) -> bool:
         """Whether it has ended, and no attempt before it says the same."""
         return self.ended and self.closest < self.agreement
@@ -114,7 +119,7 @@ class Attempts:
 
     def next(self) -> Attempts:
         """The one that begins when this one has failed."""
-        before = {**self.before, self.number: self.answers} if self.ended else self.before
+        before = {**self.before, self.number: self.answers} if self.ended and self.answers else self.before
         kept = self.after, self.below, self.agreement, self.ties
         return Attempts(*kept, self.number + 1, before=before, agreed=self.agreed)
 
@@ -126,7 +131,7 @@ class Attempts:
         agreement = max(metrics.get("agreement", 0.0), self.agreed.get(int(metrics["attempt"]), 0.0))
         agrees, accuracy = agreement >= self.agreement, metrics["validation_accuracy"]
         by_loss = self.ties == "loss" or accuracy == 0
-        return agrees, accuracy, agreement, -metrics["validation_loss"] if by_loss else 0.0
+        return agrees, accuracy, agreement, -metrics["validation_loss"] if by_loss else metrics["epoch"]
 
 
 def _alike(some: Answers, others: Answers) -> float:
@@ -304,9 +309,10 @@ class Training(pl.LightningModule):
             "attempt": self.attempts.number,
         }
         answers: Answers = []
-        if self.new is not None:
-            answers = self._answers(self.new)
-            self.metrics["agreement"] = self.attempts.compare(answers)
+        if self.new is not None:  # it takes long to answer as long as a model knows nothing
+            if self.metrics["validation_accuracy"] >= self.config.restart_below:
+                answers = self._answers(self.new)
+            self.metrics["agreement"] = self.attempts.compare(answers) if answers else 0.0
         for name, called in (("train_loss", "training loss"), ("validation_loss", "validation loss")):
             if isnan(self.metrics[name]):
                 raise TrainingError(
@@ -323,7 +329,7 @@ class Training(pl.LightningModule):
         """Choose the learning rate of the next epoch; where it becomes too low, the attempt ends."""
         if self.plateau.falls(self.metrics["validation_accuracy"], self.metrics["validation_loss"]):
             rate *= self.config.factor
-        self.attempts.ended = rate < self.config.min_lr
+        self.attempts.ended = rate < self.config.min_lr or self.attempts.is_agreed
         if self.attempts.stands_alone:
             return
         self.learning_rate = rate

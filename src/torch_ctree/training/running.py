@@ -36,7 +36,7 @@ from torch_ctree.training.configuration import (
     read,
 )
 from torch_ctree.training.errors import TrainingError
-from torch_ctree.training.module import Training, new_model
+from torch_ctree.training.module import Attempts, Training, new_model
 from torch_ctree.training.preparation import Prepared, prepare
 from torch_ctree.training.progress import ProgressLine
 from torch_ctree.training.sharing import check_part
@@ -276,9 +276,9 @@ def _is_over(checkpoint: dict[str, Any], config: TrainConfig) -> bool:
     """Whether a run has nothing left to do."""
     if not checkpoint:
         return False
-    rate = checkpoint["optimizer_states"][0]["param_groups"][0]["rate"]
+    attempts = Attempts(**checkpoint["torch_ctree"]["attempts"])
     history = checkpoint["callbacks"]["Keeper"]["history"]
-    return len(history) >= config.optimisation.max_epochs or rate < config.optimisation.min_lr
+    return len(history) >= config.optimisation.max_epochs or (attempts.ended and not attempts.failed)
 
 
 def _introduce(console: Console, config: TrainConfig, prepared: Prepared, model: Seq2Seq, folder: Path) -> None:
