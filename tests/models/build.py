@@ -22,12 +22,14 @@ ENCODERS: dict[str, dict[str, Any]] = {
 SEQUENTIAL = ("production", "gru", "lstm")
 DECODERS = ("ctree", *SEQUENTIAL)
 TREES = ("ctree", "grammar")
-OUTPUTS = ("mlp", "lexical-attention")
+WITHOUT_RECURRENCE = ("ctree", "production")
+OUTPUTS = ("mlp", "linear", "lexical-attention")
 WITH_OUTPUT = {
     f"{encoder}+{decoder}+{output}": {**settings, "decoder": decoder, "output": output}
     for (encoder, settings), decoder, output in itertools.product(ENCODERS.items(), DECODERS, OUTPUTS)
+    if output != "linear" or (encoder == "om" and decoder in WITHOUT_RECURRENCE)
 }
-"""Every encoder with every decoder and every output layer, by name."""
+"""Every encoder with every decoder and every output layer, but for the simplest one, by name."""
 
 GRAMMAR: dict[str, Any] = {"encoder": "spans", "decoder": "grammar", "output": "mlp"}
 """It has one encoder, and says words in its own way."""

@@ -12,7 +12,7 @@ from torch_ctree.models import Encoding
 from torch_ctree.models.activation import Activation
 from torch_ctree.models.attention import Attention
 from torch_ctree.models.encoders.ordered_memory import Cell
-from torch_ctree.models.output import MLP, LexicalAttention, Output
+from torch_ctree.models.output import MLP, LexicalAttention, Linear, Output
 from torch_ctree.models.production import Production
 
 Vector = list[float]
@@ -64,8 +64,11 @@ def linear(layer: nn.Linear, x: Sequence[float]) -> Vector:
 def layernorm(layer: nn.LayerNorm, x: Sequence[float]) -> Vector:
     mean = math.fsum(x) / len(x)
     variance = math.fsum((value - mean) ** 2 for value in x) / len(x)
-    parameters = zip(x, numbers(layer.weight), numbers(layer.bias), strict=True)
-    return [(value - mean) / math.sqrt(variance + layer.eps) * gain + bias for value, gain, bias in parameters]
+    normal = [(value - mean) / math.sqrt(variance + layer.eps) for value in x]
+    if not layer.elementwise_affine:
+        return normal
+    parameters = zip(normal, numbers(layer.weight), numbers(layer.bias), strict=True)
+    return [value * gain + bias for value, gain, bias in parameters]
 
 
 def activation(layer: Activation, x: Sequence[float]) -> Vector:
@@ -145,11 +148,13 @@ def word_logits(output: Output, state: Vector, context: Vector, source: Source) 
         _, first, second, _ = output.hidden
         hidden = activation(cast(Activation, second), linear(cast(nn.Linear, first), state + context))
         return linear(output.words, hidden)
+    if isinstance(output, Linear):
+        return [dot(word, state) for word in numbers(output.words)]
     assert isinstance(output, LexicalAttention)
     table = numbers(output.source.weight)
-    values = [activation(output.source_activation, table[token]) for token in source.tokens]
+    values = [activation(output.activation, table[token]) for token in source.tokens]
     attended = average(attention(output.attention, state, source.leaves), values)
-    return [dot(activation(output.words_activation, word), attended) for word in numbers(output.words)]
+    return [dot(activation(output.activation, word), attended) for word in numbers(output.words)]
 
 
 def gates(layer: nn.GRU | nn.LSTM, x: Vector, h: Vector, n: int) -> tuple[list[Vector], list[Vector]]:

@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from torch_ctree.models.activation import Activation
@@ -5,8 +6,10 @@ from torch_ctree.models.activation import Activation
 from . import plain
 
 
-def test_tanh_of_layernorm():
-    layer = Activation(6).double()
+@pytest.mark.parametrize("weights", [True, False])
+def test_tanh_of_layernorm(weights):
+    layer = Activation(6, weights).double()
+    assert len(list(layer.parameters())) == 2 * weights
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.normal_()

@@ -45,8 +45,9 @@ def test_lexical_attention_sees_words_without_their_context():
     torch.testing.assert_close(other, logits[:, :1])
 
 
-def test_lexical_attention_starts_with_all_words_alike():
-    model = tiny_model(output="lexical-attention")
+@pytest.mark.parametrize("output", ["linear", "lexical-attention"])
+def test_it_starts_with_all_words_alike(output):
+    model = tiny_model(output=output)
     fresh = type(model)(model.config, model.source, model.target)
     assert isinstance(fresh.decoder, CTree)
     logits = fresh.decoder.output.logits(torch.randn(4, 3, 4), None, fresh.encode(some_batch()))

@@ -8,7 +8,18 @@ from torch_ctree.models.decoders import CTree
 from torch_ctree.models.output import Output
 
 from . import shapes
-from .build import ENCODERS, EVERYTHING, TARGET_WORDS, TREES, WITH_OUTPUT, make_batch, padded, some_batch, tiny_model
+from .build import (
+    ENCODERS,
+    EVERYTHING,
+    OUTPUTS,
+    TARGET_WORDS,
+    TREES,
+    WITH_OUTPUT,
+    make_batch,
+    padded,
+    some_batch,
+    tiny_model,
+)
 
 FLOATS = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 
@@ -48,14 +59,14 @@ def test_output_layers(settings):
     assert output.vocabulary == K
     found = shapes.output_scores(output, states, contexts, encoding, K)
     torch.testing.assert_close(found[3], torch.nn.functional.linear(*found[:3]))
-    assert (found[2] is None) == (settings["output"] == "lexical-attention")
+    assert (found[2] is None) == (settings["output"] != "mlp")
     if not output.needs_contexts:
         without = shapes.output_scores(output, states, None, encoding, K)
         assert torch.equal(without[3], found[3])
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3])
-@pytest.mark.parametrize("output", ["mlp", "lexical-attention"])
+@pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("settings", ENCODERS.values(), ids=ENCODERS)
 def test_expansions(settings, output, depth):
     model = tiny_model(**settings, output=output)

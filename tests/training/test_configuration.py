@@ -45,7 +45,7 @@ def test_numbers_as_they_are_written():
         ("model: {depth: deep}", r"model\.depth: got 'deep'; expected a whole number or null"),
         ("model: {dropout: [1]}", r"model\.dropout: got \[1\]; expected a number"),
         ("model: {dropout: 1.5}", r"model\.dropout: got 1\.5; expected a number from 0 to less than 1"),
-        ("model: {output: mpl}", r"model\.output: got 'mpl'; expected mlp, lexical-attention"),
+        ("model: {output: mpl}", r"model\.output: got 'mpl'; expected mlp, linear, lexical-attention"),
         ("optimisation: {lr: fast}", r"optimisation\.lr: got 'fast'; expected a number"),
         ("optimisation: {lr: 0}", r"optimisation\.lr: got 0\.0; expected a number above 0"),
         ("optimisation: {lr: .nan}", r"optimisation\.lr: got nan; expected a number above 0"),

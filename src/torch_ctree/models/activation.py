@@ -7,11 +7,14 @@ from torch import Tensor, nn
 
 
 class Activation(nn.Module):
-    """tanh(layernorm(x)) over the last dimension."""
+    """tanh(layernorm(x)) over the last dimension.
 
-    def __init__(self, width: int) -> None:
+    weights: whether the norm has weights of its own
+    """
+
+    def __init__(self, width: int, weights: bool = True) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width)
+        self.norm = nn.LayerNorm(width, elementwise_affine=weights)
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, H) → (…, H)"""

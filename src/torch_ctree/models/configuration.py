@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from torch_ctree.models.errors import ModelError
 
 Contextualiser = Literal["bidirectional", "forward", "none"]
-OutputLayer = Literal["mlp", "lexical-attention"]
+OutputLayer = Literal["mlp", "linear", "lexical-attention"]
 Context = Literal["nodes", "root"]
 
 DEEPEST = 20
@@ -24,7 +24,8 @@ class ModelConfig:
         one of your own in ``ENCODERS``
     decoder: what says the target: ``ctree``, the latent tree; ``grammar``, a grammar over the phrases of ``spans``; or
         from left to right ``production``, the tree's cell, ``gru`` or ``lstm``; or one of your own in ``DECODERS``
-    output: how a state becomes a word: ``mlp``, or ``lexical-attention``, which looks at source words without context
+    output: how a state becomes a word: ``mlp``, which sees its context too; ``linear``, which does not; or
+        ``lexical-attention``, which looks at source words without context
     contextualiser: what Ordered Memory reads: states of a ``bidirectional`` or ``forward`` GRU, or with ``none`` the
         words themselves
     width: of every state and embedding

@@ -1,4 +1,4 @@
-"""From the state of a vertex to its word: an MLP, or lexical attention."""
+"""From the state of a vertex to its word: an MLP, a linear layer, or lexical attention."""
 
 from __future__ import annotations
 
@@ -60,11 +60,27 @@ class MLP(Output):
         return Scores(self.hidden(torch.cat([states, contexts], -1)), self.words.weight, self.words.bias)
 
 
+class Linear(Output):
+    """One layer over h, without a bias, that starts at zero."""
+
+    needs_contexts = False
+
+    def __init__(self, config: ModelConfig, words: int) -> None:
+        super().__init__()
+        self.vocabulary = words
+        self.dropout = Dropout(config.dropout)
+        self.words = nn.Parameter(torch.zeros(words, config.width))
+
+    def forward(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Scores:
+        """states (B, Q, H) → Scores"""
+        return Scores(self.dropout(states), self.words, None)
+
+
 class LexicalAttention(Output):
     """A state attends to the source; what it gets are embeddings of words without their context (§5.1).
 
     So ``jump`` in the source can always become ``JUMP``, whatever stands around it. The embeddings are a table of their
-    own; they and those of the target words go through tanh(layernorm(·)).
+    own; they and those of the target words go through tanh(layernorm(·)), without weights of its own.
 
     attention: shared with the contexts of vertices
     """
@@ -76,30 +92,29 @@ class LexicalAttention(Output):
         self.vocabulary = words
         self.attention = attention
         self.source = nn.Embedding(source_words, config.width)
-        self.source_activation = Activation(config.width)
+        self.activation = Activation(config.width, weights=False)
         self.words = nn.Parameter(torch.zeros(words, config.width))
-        self.words_activation = Activation(config.width)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Scores:
         """states (B, Q, H) → Scores"""
         found = self.attention(states, self._memory(encoding), self.dropout)
-        return Scores(found, self.words_activation(self.words), None)
+        return Scores(found, self.activation(self.words), None)
 
     def logits(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Tensor:
         """states (B, Q, H) → (B, Q, K)"""
-        words = self.words_activation(self.words)
+        words = self.activation(self.words)
         return self.attention.logits(states, self._memory(encoding), self.dropout, words)
 
     def _memory(self, encoding: Encoding) -> Memory:
         """What is attended to."""
         with fused.small(encoding.leaves):
-            values = self.source_activation(self.source(encoding.tokens))
+            values = self.activation(self.source(encoding.tokens))
             return self.attention.memory(encoding.leaves, values, encoding.mask)
 
 
 def output_layer(config: ModelConfig, words: int, source_words: int, attention: Attention) -> Output:
     """The one that ``config.output`` names."""
-    if config.output == "mlp":
-        return MLP(config, words)
-    return LexicalAttention(config, words, source_words, attention)
+    if config.output == "lexical-attention":
+        return LexicalAttention(config, words, source_words, attention)
+    return MLP(config, words) if config.output == "mlp" else Linear(config, words)

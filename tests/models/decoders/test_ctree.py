@@ -255,8 +255,8 @@ def test_many_words_are_scored_in_blocks_with_the_same_result(output, monkeypatc
 
 
 def test_contexts_only_where_they_are_wanted(monkeypatch):
-    """The deepest level of a tree with lexical attention needs none."""
-    for output, levels in (("mlp", [2, 4, 8]), ("lexical-attention", [2, 4])):
+    """The deepest level of a tree needs none where words come from the state alone."""
+    for output, levels in (("mlp", [2, 4, 8]), ("linear", [2, 4]), ("lexical-attention", [2, 4])):
         model, batch = tiny_model(output=output, depth=3), some_batch()
         encoding, seen = model.encode(batch), []
         attention = decoder_of(model).attention

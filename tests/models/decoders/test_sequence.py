@@ -14,6 +14,7 @@ from .. import plain
 from ..build import (
     OUTPUTS,
     SEQUENTIAL,
+    WITHOUT_RECURRENCE,
     make_batch,
     scores_of_all,
     some_batch,
@@ -26,6 +27,7 @@ double = torch.float64
 CHAINS = {
     f"{encoder}+{decoder}+{output}": {"encoder": encoder, "decoder": decoder, "output": output}
     for encoder, decoder, output in itertools.product(["ordered-memory", "birnn"], SEQUENTIAL, OUTPUTS)
+    if output != "linear" or decoder in WITHOUT_RECURRENCE
 }
 every_chain = pytest.mark.parametrize("settings", CHAINS.values(), ids=CHAINS)
 
@@ -92,11 +94,9 @@ def derived(model: Seq2Seq, source, sentence, longest):
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("output", OUTPUTS)
-@pytest.mark.parametrize("encoder", ["ordered-memory", "birnn"])
-@pytest.mark.parametrize("decoder", SEQUENTIAL)
-def test_score_by_hand(encoder, decoder, output, layers):
-    model = tiny_model(encoder=encoder, decoder=decoder, output=output, decoder_layers=layers)
+@every_chain
+def test_score_by_hand(settings, layers):
+    model = tiny_model(**settings, decoder_layers=layers)
     sources, targets = some_pairs()
     for depth in (2, 3):
         scores = model.score(make_batch(sources, targets), depth).tolist()
@@ -239,3 +239,9 @@ def test_depths_are_checked(decoder, depth):
     for method in (model.score, model.decode):
         with pytest.raises(ModelError, match=f"^depth: got {depth!r}; expected a whole number from 0 to 20$"):
             method(batch, depth=depth)
+
+
+@pytest.mark.parametrize("decoder", ["gru", "lstm"])
+def test_words_that_would_not_see_the_source(decoder):
+    with pytest.raises(ModelError, match=r"^output: got 'linear' .*; expected mlp or lexical-attention$"):
+        tiny_model(decoder=decoder, output="linear")

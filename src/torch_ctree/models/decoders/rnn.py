@@ -9,6 +9,7 @@ from torch_ctree.models.attention import Memory
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.decoders.sequence import SequenceDecoder, State, Step
 from torch_ctree.models.encoders import Encoding
+from torch_ctree.models.errors import ModelError
 
 
 class RNNDecoder(SequenceDecoder):
@@ -17,6 +18,8 @@ class RNNDecoder(SequenceDecoder):
     recurrence: nn.GRU | nn.LSTM
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
+        if config.output == "linear":  # attention follows the network, and words would not see it
+            raise ModelError("output: got 'linear' with the decoder 'gru' or 'lstm'; expected mlp or lexical-attention")
         super().__init__(config, words, source_words)
         self.layers = config.decoder_layers
         self.root = nn.Linear(config.width, self.layers * config.width)

@@ -12,7 +12,10 @@ from torch_ctree.models.encoders.recurrence import Bidirectional, real
 
 
 class BiRNN(SourceEncoder):
-    """``layers`` bidirectional layers; the root is tanh(linear(the last states of all layers and directions))."""
+    """``layers`` bidirectional layers; the root is tanh(linear(the last states of all layers and directions)).
+
+    With dropout between layers, and of the root.
+    """
 
     def __init__(self, config: ModelConfig, vocabulary: int) -> None:
         super().__init__()
@@ -25,9 +28,9 @@ class BiRNN(SourceEncoder):
         """tokens (B, S), lengths (B,) → Encoding with M = 1"""
         embeddings = states = self.embedding(tokens)
         lasts = []
-        for layer in self.layers:
-            states, last = layer(self.dropout(states), lengths)
+        for n, layer in enumerate(self.layers):
+            states, last = layer(self.dropout(states) if n else states, lengths)
             lasts.append(last)
-        root = torch.tanh(self.root(torch.cat(lasts, -1)))
+        root = self.dropout(torch.tanh(self.root(torch.cat(lasts, -1))))
         mask = real(lengths, tokens.shape[1])
         return Encoding(root, states[:, :, None], states, states, embeddings, tokens, mask)
