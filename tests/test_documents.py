@@ -140,8 +140,8 @@ def test_the_models_pages_numbers():
     text = " ".join((ROOT / "docs" / "models.md").read_text().split())
     sizes = [len(data.Vocabulary.build(side)) for side in (scan.everything().sources(), scan.everything().targets())]
     assert f"{sizes[0]} source words and {sizes[1]} target words" in text
-    words = [data.Vocabulary([f"w{n}" for n in range(size)]) for size in (*sizes, sizes[0] + 4)]
-    count = Seq2Seq(ModelConfig(depth=8), words[0], words[1]).parameter_count
-    more = Seq2Seq(ModelConfig(depth=8), words[2], words[1]).parameter_count
+    words = [data.Vocabulary([f"w{n}" for n in range(size)]) for size in (*sizes, *(size + 4 for size in sizes))]
+    count = Seq2Seq(ModelConfig(depth=8), *words[:2]).parameter_count
+    more = Seq2Seq(ModelConfig(depth=8), *words[2:]).parameter_count
     assert f"**{count:,}** parameters" in text
     assert f"has {more:,}: the {more - count:,} more" in text
