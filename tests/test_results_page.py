@@ -11,7 +11,7 @@ from tests.experiments.tiny import QUESTIONS, SCAN, failed, result
 from torch_ctree.cli import parser
 from torch_ctree.data import scan
 from torch_ctree.evaluation.cells import cell
-from torch_ctree.experiments.results import Entry, write_result
+from torch_ctree.experiments.results import Entry, read_results, write_result
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "results.md").read_text()
@@ -168,3 +168,14 @@ def test_the_pieces_are_those_of_the_results():
     assert {path.stem: path.read_text() for path in folder.glob("*.md")} == {
         name: f"{text}\n" for name, text in pieces(ROOT / "results").items()
     }
+
+
+def test_the_readmes_numbers_are_those_of_the_results():
+    text = " ".join((ROOT / "README.md").read_text().split())
+    length = next(row for row in SCAN.rows if row.name == "OM-CTree + LA").published["length"]
+    assert f"{length.mean} ± {length.deviation} % of the test set in ten runs, half of them at 19.8" in text
+    assert length.histogram[1] == 5
+    ours = read_results(SCAN, ROOT / "results")[("torch-ctree", "length")]
+    assert len(ours) == 10
+    assert {f"{run['metrics']['exact_match']:.1%}" for run in ours} == {"100.0%"}
+    assert "has 100.0 % in ten of ten" in text
