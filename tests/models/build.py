@@ -34,7 +34,17 @@ WITH_OUTPUT = {
 GRAMMAR: dict[str, Any] = {"encoder": "spans", "decoder": "grammar", "output": "mlp"}
 """It has one encoder, and says words in its own way."""
 
-EVERYTHING = {**WITH_OUTPUT, "spans+grammar": GRAMMAR}
+AS_RELEASED = {
+    f"{encoder}+as released": {
+        **ENCODERS[encoder],
+        "decoder": "ctree",
+        "output": "lexical-attention",
+        "as_released": True,
+    }
+    for encoder in ("om", "birnn")
+}
+
+EVERYTHING = {**WITH_OUTPUT, **AS_RELEASED, "spans+grammar": GRAMMAR}
 """Every model there is."""
 
 FEWER = {
