@@ -37,7 +37,6 @@ WIDTHS = 128, 40
 MODELS: tuple[dict[str, Any], ...] = (
     {},
     {"output": "mlp"},
-    {"output": "linear", "as_released": True},
     {"encoder": "birnn", "layers": 2},
     {"dropout": 0.0, "attention_dropout": 0.0},
 )

@@ -24,12 +24,21 @@ DECODERS = ("ctree", *SEQUENTIAL)
 TREES = ("ctree", "grammar")
 WITHOUT_RECURRENCE = ("ctree", "production")
 OUTPUTS = ("mlp", "linear", "lexical-attention")
+
+
+def _is_worth_it(encoder: str, decoder: str, output: str) -> bool:
+    """What a contextualiser does, and the simplest output layer, has nothing to do with all the rest."""
+    if output == "linear":
+        return encoder == "om" and decoder in WITHOUT_RECURRENCE
+    return "contextualiser" not in ENCODERS[encoder] or (decoder, output) == ("ctree", "lexical-attention")
+
+
 WITH_OUTPUT = {
     f"{encoder}+{decoder}+{output}": {**settings, "decoder": decoder, "output": output}
     for (encoder, settings), decoder, output in itertools.product(ENCODERS.items(), DECODERS, OUTPUTS)
-    if output != "linear" or (encoder == "om" and decoder in WITHOUT_RECURRENCE)
+    if _is_worth_it(encoder, decoder, output)
 }
-"""Every encoder with every decoder and every output layer, but for the simplest one, by name."""
+"""Every encoder with every decoder and every output layer, by name; of the simplest ones, some."""
 
 GRAMMAR: dict[str, Any] = {"encoder": "spans", "decoder": "grammar", "output": "mlp"}
 """It has one encoder, and says words in its own way."""
@@ -46,13 +55,6 @@ AS_RELEASED = {
 
 EVERYTHING = {**WITH_OUTPUT, **AS_RELEASED, "spans+grammar": GRAMMAR}
 """Every model there is."""
-
-FEWER = {
-    name: settings
-    for name, settings in EVERYTHING.items()
-    if "contextualiser" not in settings or settings["output"] == "lexical-attention"
-}
-"""Every encoder with every decoder."""
 
 SOURCE_WORDS, TARGET_WORDS = 5, 3
 

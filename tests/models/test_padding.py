@@ -8,9 +8,9 @@ import torch
 from torch_ctree.data import Batch, Batches, Encoded, Pairs
 from torch_ctree.models import Decoded, Seq2Seq
 
-from .build import FEWER, make_batch, some_batch, some_pairs, tiny_model, unpadded
+from .build import EVERYTHING, make_batch, some_batch, some_pairs, tiny_model, unpadded
 
-every_model = pytest.mark.parametrize("settings", FEWER.values(), ids=FEWER)
+every_model = pytest.mark.parametrize("settings", EVERYTHING.values(), ids=EVERYTHING)
 
 
 def close(found, expected):

@@ -19,9 +19,9 @@ from torch_ctree.models import (
 )
 from torch_ctree.trees import LatentTree
 
-from .build import FEWER, TREES, make_batch, padded, scores_of_all, some_batch, tiny_model, unpadded, words
+from .build import EVERYTHING, TREES, make_batch, padded, scores_of_all, some_batch, tiny_model, unpadded, words
 
-every_model = pytest.mark.parametrize("settings", FEWER.values(), ids=FEWER)
+every_model = pytest.mark.parametrize("settings", EVERYTHING.values(), ids=EVERYTHING)
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
 

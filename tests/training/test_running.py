@@ -75,10 +75,11 @@ def test_the_first_weights(place):
 
 def test_the_model_is_ready_to_answer(tmp_path, place):
     finished, said = train(settings(place, optimisation=ONE), tmp_path / "run")
-    assert len(Seq2Seq.from_pretrained(finished.folder).answer("walk twice")) == 1
-    lines = said.splitlines()
+    model = Seq2Seq.from_pretrained(finished.folder)
+    assert len(model.answer("walk twice")) == 1
+    kind, lines = "ordered-memory + ctree (lexical-attention)", said.splitlines()
     assert lines[0] == f"{place}/pairs.tsv: 40 pairs to train on, 13 to validate"
-    assert lines[1] == f"ordered-memory + ctree (lexical-attention), 3,523 parameters, seed 0 → {tmp_path}/run"
+    assert lines[1] == f"{kind}, {model.parameter_count:,} parameters, seed 0 → {tmp_path}/run"
     assert lines[2].startswith("tree depth 3, chosen from the data")
     assert build(read(tmp_path / "run" / "config.yaml")) == settings(place, optimisation=ONE)
 
