@@ -326,7 +326,7 @@ class Training(pl.LightningModule):
             self._go_on_or_end(rate)
 
     def _go_on_or_end(self, rate: float) -> None:
-        """Choose the learning rate of the next epoch; where it becomes too low, the attempt ends."""
+        """Choose the learning rate of the next epoch; where it becomes too low, or attempts agree, this one ends."""
         if self.plateau.falls(self.metrics["validation_accuracy"], self.metrics["validation_loss"]):
             rate *= self.config.factor
         self.attempts.ended = rate < self.config.min_lr or self.attempts.is_agreed
