@@ -12,8 +12,9 @@ import pytest
 from rich.console import Console
 
 from tests.experiments.tiny import SCAN, WILD, failed, reproduce, result, small_presets
+from tests.processes import start
 from tests.training.jobs import until
-from tests.training.runs import outcome, start, train
+from tests.training.runs import outcome, train
 from torch_ctree.circumstances import circumstances
 from torch_ctree.data import DataError, Task
 from torch_ctree.evaluation import evaluate, predict_all

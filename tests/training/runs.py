@@ -3,17 +3,14 @@
 import os
 import resource
 import signal
-import sys
-import warnings
 from io import StringIO
 from itertools import permutations, product
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
+from tests.processes import write_into
 from torch_ctree import cli
 from torch_ctree.training import TrainConfig, build, merged
 from torch_ctree.training.running import Finished
@@ -26,10 +23,6 @@ SMALL: dict[str, Any] = {
     "optimisation": {"max_epochs": 3, "batch_size": 9, "lr": 1e-2, "checkpoint_steps": 2},
     "trainer": {"accelerator": "cpu"},  # on a machine with a GPU too
 }
-
-# A process that has imported everything, and from which others are made in no time.
-PROCESSES = get_context("forkserver")
-PROCESSES.set_forkserver_preload(["torch_ctree.cli", "torch_ctree.training.running", "torch.utils.tensorboard"])
 
 
 def pairs() -> list[tuple[str, str]]:
@@ -86,18 +79,6 @@ def flags(config: TrainConfig) -> list[str]:
 # --- in another process -----------------------------------------------------------------------------------------------
 
 
-def start(function: Any, *arguments: Any) -> Any:
-    process = PROCESSES.Process(target=_calmly, args=(function, *arguments))
-    process.start()
-    return process
-
-
-def _calmly(function: Any, *arguments: Any) -> None:
-    warnings.simplefilter("error")
-    torch.set_num_threads(1)
-    function(*arguments)
-
-
 def go_on(config: TrainConfig, folder: Path) -> None:
     """Begin the run, or go on with it."""
     run(config, folder, (folder / "config.yaml").exists(), Console(quiet=True))
@@ -122,10 +103,7 @@ def command(arguments: list[str], output: Path, most_bytes: int | None = None) -
 
     most_bytes: no file may be longer; writing then fails as on a full disk
     """
-    with open(output, "wb", buffering=0) as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    sys.stdout, sys.stderr = (open(place, "w", encoding="utf-8", closefd=False) for place in (1, 2))  # noqa: SIM115
+    write_into(output)
     if most_bytes is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.runs import command, flags, go_on, killed_before_renaming, outcome, settings, start, train
+from tests.processes import start
+from tests.training.runs import command, flags, go_on, killed_before_renaming, outcome, settings, train
 from torch_ctree.training import TrainingError
 from torch_ctree.training.checkpoints import LAST, METRICS, NEW, PREVIOUS, newest
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.training.runs import command, flags, settings, start, train
+from tests.processes import start
+from tests.training.runs import command, flags, settings, train
 from torch_ctree.training import TrainConfig, merged
 
 ALONE = {"dropout": 0.0, "attention_dropout": 0.0}

@@ -11,7 +11,8 @@ import torch
 from filelock import FileLock
 from rich.console import Console
 
-from tests.training.runs import command, flags, outcome, settings, start, train
+from tests.processes import start
+from tests.training.runs import command, flags, outcome, settings, train
 from torch_ctree import Seq2Seq
 from torch_ctree.models.decoders import CTree, Decoder
 from torch_ctree.training import TrainingError, build, read, running
