@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import chdir
 from multiprocessing import forkserver, get_context
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,26 @@ def _calmly(environment: dict[str, str], function: Callable[..., None], *argumen
     warnings.simplefilter("error")
     torch.set_num_threads(1)
     function(*arguments)
+
+
+class Forks:
+    """In such a process, the context of a pool: its processes are made from the one that is here."""
+
+    def __init__(self) -> None:
+        self.context, self.links = get_context("fork"), []
+
+    def Pipe(self) -> tuple[Connection, Connection]:  # noqa: N802
+        ours, theirs = self.context.Pipe()
+        self.links.append(ours)
+        return ours, theirs
+
+    def Process(self, target: Callable[..., None], args: tuple[Any, ...], daemon: bool) -> Any:  # noqa: N802
+        return self.context.Process(target=self._without_links, args=(target, *args), daemon=daemon)
+
+    def _without_links(self, target: Callable[..., None], *args: Any) -> None:
+        for link in self.links:  # else nobody would hear that its other end is closed
+            link.close()
+        target(*args)
 
 
 def write_into(output: Path) -> None:

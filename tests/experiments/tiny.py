@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.processes import Forks
 from tests.training.runs import SMALL, command, data
 from torch_ctree.experiments import TABLES, Result
-from torch_ctree.training import merged
+from torch_ctree.training import merged, pool
 
 SCAN, QUESTIONS = TABLES["scan"], TABLES["questions"]
 PRESETS = sys.modules["torch_ctree.training.presets"]  # training has a function of that name
@@ -43,7 +44,8 @@ def small_here(folder: Path, patch: pytest.MonkeyPatch) -> Path:
 
 
 def reproduce(presets: Path, arguments: list[str], output: Path) -> None:
-    """``ctree reproduce`` in a process of its own."""
+    """``ctree reproduce`` in a process of its own, which has imported everything; so have those that it makes."""
+    pool.SPAWN = Forks()  # pyright: ignore[reportAttributeAccessIssue]
     PRESETS.CHECKOUT = presets  # pyright: ignore[reportAttributeAccessIssue]
     command(["reproduce", *arguments], output)
 
