@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.tiny import WILD, small_here, small_presets
+from tests.processes import from_one
 from torch_ctree import cli
 from torch_ctree.benchmarking import row, table
 from torch_ctree.experiments.results import read_result
+from torch_ctree.training import pool
 from torch_ctree.training.pool import Outcome
 
 
@@ -67,8 +69,9 @@ def small(tmp_path, monkeypatch) -> Path:
     return small_here(tmp_path, monkeypatch)
 
 
-def test_a_row_whose_results_are_kept(small, ctree, refused):
-    """One of its runs fails: the last, so that no other process has to start."""
+def test_a_row_whose_results_are_kept(small, ctree, refused, monkeypatch):
+    """One of its runs fails."""
+    monkeypatch.setattr(pool, "SPAWN", from_one())
     small_presets(small, paper_scan_length=WILD)
     words = ["bench", "--row", "--seeds", "1", "--precision", "32-exact", "--commit", "abc", "--results", "kept"]
     said = ctree(*words, "--json", "found.json")

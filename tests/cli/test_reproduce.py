@@ -7,8 +7,10 @@ import pytest
 
 from tests.experiments.test_results import put
 from tests.experiments.tiny import WILD, failed, result, small_here, small_presets
+from tests.processes import from_one
 from torch_ctree.cli import main
 from torch_ctree.cli.reproduce import parse_time
+from torch_ctree.training import pool
 
 
 @pytest.fixture
@@ -53,7 +55,8 @@ def test_a_part_of_the_table(small, capsys):
     assert "still to do; all of it: results/scan.md\n" in again
 
 
-def test_no_time_at_all(ctree, small):
+def test_no_time_at_all(ctree, small, monkeypatch):
+    monkeypatch.setattr(pool, "SPAWN", from_one())
     said = ctree(
         "reproduce", "scan", "--rows=om-ctree", "--splits=jump,length", "--seeds=0-9", "--budget=0", "--at-once=1"
     )

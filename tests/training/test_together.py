@@ -10,10 +10,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from tests.processes import from_one
 from tests.training.jobs import until
 from tests.training.runs import flags, outcome, settings, train
 from torch_ctree.cli import main
-from torch_ctree.training import TrainConfig, TrainingError, together
+from torch_ctree.training import TrainConfig, TrainingError, pool, together
 from torch_ctree.training.pool import Outcome
 from torch_ctree.training.together import SHOWN, Board, Log, Run, default_at_once, train_together
 
@@ -70,6 +71,7 @@ def test_ctrl_c_and_going_on(tmp_path, place, capsys, monkeypatch):
         until(lambda: os.killpg(process.pid, 0))  # it has no processes
     assert not runs[2].exists()
 
+    monkeypatch.setattr(pool, "SPAWN", from_one())
     done = max((metrics.read_text().count("\n") for metrics in tmp_path.glob("*/metrics.csv")), default=1)
     main([*command, "--seeds=0,2", "--at-once=1", "--resume", f"--optimisation.max_epochs={done + 1}"])
     end = capsys.readouterr().out.splitlines()[-5:]
