@@ -15,9 +15,9 @@ from .tiny_multi30k import contents
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before anything imports it
     with suppress(ImportError):  # there is no Triton
-        from .interpreting import patched_once_a_launch
+        from .interpreting import hurry
 
-        patched_once_a_launch()
+        hurry()
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: tests of Ctrl-C would wait forever
     signal.signal(signal.SIGINT, signal.default_int_handler)
