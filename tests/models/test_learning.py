@@ -32,7 +32,7 @@ def test_twenty_pairs_by_heart(settings, pairs):
     source, target = Vocabulary.build(pairs.sources()), Vocabulary.build(pairs.targets())
     (batch,) = Batches(Encoded.of(pairs, source, target), batch_size=20, shuffle=False).epoch(0)
     config = ModelConfig(**settings, width=32, depth=4, slots=3, layers=2, dropout=0, attention_dropout=0)
-    torch.manual_seed(1)  # with 0, birnn+lstm-LA stops at 19 pairs; with 1 to 7 it does not
+    torch.manual_seed(0)
     model = Seq2Seq(config, source, target)
     answers = []
     for _ in fitting(model, batch):

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from torch_ctree.models import ModelError, Seq2Seq
+from torch_ctree.models.decoders.ctree import CTree
 from torch_ctree.models.decoders.production import ProductionSequence
 from torch_ctree.models.decoders.rnn import RNNDecoder
 from torch_ctree.models.decoders.sequence import SequenceDecoder
@@ -44,13 +45,12 @@ class Production:
     """The state has two children: the left one speaks, the right one comes next."""
 
     def __init__(self, decoder: ProductionSequence, source: plain.Source):
-        self.decoder, self.source = decoder, source
+        self.decoder, self.nodes, self.context = decoder, source.nodes, source.root
         self.state = plain.activation(decoder.activation, plain.linear(decoder.root, source.root))
 
-    def step(self, embedding):
-        attended = plain.context(self.decoder.attention, self.state, self.source.nodes)
-        context = plain.add(attended, plain.activation(self.decoder.activation, embedding))
-        said, self.state = plain.production(self.decoder.production, self.state, context)
+    def step(self, before):
+        said, self.state = plain.production(self.decoder.production, self.state, self.context)
+        self.context = plain.context(self.decoder.attention, self.state, self.nodes)
         return said
 
 
@@ -58,13 +58,13 @@ class Recurrent:
     """Layers that start from tanh(linear(root)), an LSTM's cells from zero."""
 
     def __init__(self, decoder: RNNDecoder, source: plain.Source):
-        self.recurrence = decoder.recurrence
+        self.recurrence, self.table = decoder.recurrence, plain.numbers(decoder.embedding.weight)
         start, width = plain.tanh(plain.linear(decoder.root, source.root)), len(source.root)
         self.states = [start[n * width : (n + 1) * width] for n in range(decoder.layers)]
         self.cells = [[0.0] * width] * decoder.layers
 
-    def step(self, embedding):
-        x = embedding
+    def step(self, before):
+        x = self.table[before]
         for n, state in enumerate(self.states):
             if isinstance(self.recurrence, nn.LSTM):
                 x, cell = plain.lstm(self.recurrence, x, state, self.cells[n], n)
@@ -83,14 +83,17 @@ def derived(model: Seq2Seq, source, sentence, longest):
     if by_hand is None:
         assert isinstance(decoder, RNNDecoder)
         by_hand = Recurrent(decoder, seen)
-    table, end, before, total = plain.numbers(decoder.embedding.weight), decoder.end, decoder.end, 0.0
+    end, before, total = decoder.end, decoder.end, 0.0
     for place, word in enumerate([*sentence, end]):
-        state = by_hand.step(table[before])
-        logits = plain.word_logits(decoder.output, state, plain.context(decoder.attention, state, seen.nodes), seen)
-        allowed = range(end) if place == 0 else [end] if place >= longest else range(end + 1)
-        total += dict(zip(allowed, plain.log_softmax([logits[k] for k in allowed]), strict=True))[word]
+        state = by_hand.step(before)
+        context = plain.context(decoder.attention, state, seen.nodes)
+        (over,) = plain.linear(decoder.over, [*state, *context])
+        p_end = 0.0 if place == 0 else 1.0 if place >= longest else 1 / (1 + math.exp(-over))
+        if word == end:
+            return total + math.log(p_end)
+        total += math.log(1 - p_end) + plain.log_softmax(plain.word_logits(decoder.output, state, context, seen))[word]
         before = word
-    return total
+    raise AssertionError
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -102,6 +105,32 @@ def test_score_by_hand(settings, layers):
         scores = model.score(make_batch(sources, targets), depth).tolist()
         expected = [derived(model, *pair, 1 << depth) for pair in zip(sources, targets, strict=True)]
         assert scores == pytest.approx(expected, abs=1e-10)
+
+
+def test_production_is_the_tree_that_branches_to_the_right():
+    settings = {"output": "linear", "depth": 3}
+    sequence, tree = tiny_model(decoder="production", **settings), tiny_model(decoder="ctree", **settings)
+    assert isinstance(tree.decoder, CTree)
+    common = set(sequence.state_dict()) & set(tree.state_dict())
+    tree.load_state_dict({name: sequence.state_dict()[name] for name in common}, strict=False)
+    encoding = tree.encode(some_batch())
+    states = tree.decoder.expand(encoding, 3).states
+    nodes, words = chain(sequence).nodes(encoding), torch.zeros(len(states), 3, dtype=torch.long)
+    left_children = [1, 5, 13]  # in heap order: of vertices 0, 2 and 6
+    torch.testing.assert_close(chain(sequence).forced(encoding, words, nodes), states[:, left_children])
+
+
+@pytest.mark.parametrize("decoder", SEQUENTIAL)
+def test_lexical_attention_can_end_what_it_says_of_one_word(decoder):
+    """Whatever looks at the one word of a source finds the same; but one place is not like another."""
+    model = tiny_model(decoder=decoder, output="lexical-attention")
+    torch.nn.init.normal_(chain(model).over.weight)
+    encoding = model.encode(make_batch([[1]], [[0]]))
+    nodes, words = chain(model).nodes(encoding), torch.full((1, 3), 2)
+    log_probs = chain(model).log_probs(chain(model).forced(encoding, words, nodes), encoding, nodes, 1, 8)
+    said, ends = log_probs[..., :-1].log_softmax(-1), log_probs[..., -1]
+    torch.testing.assert_close(said, said[:, :1].expand_as(said))
+    assert ends[0, 0] != ends[0, 1] != ends[0, 2]
 
 
 # --- likelihoods ------------------------------------------------------------------------------------------------------

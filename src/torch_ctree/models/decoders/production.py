@@ -15,8 +15,8 @@ from torch_ctree.models.production import Production
 class ProductionSequence(SequenceDecoder):
     """Each state has two children: the left one says a word, the right one is the next state.
 
-    This is the tree decoder with its tree fixed, always branching to the right, and with the word before added to the
-    context.
+    This is the tree decoder with its tree fixed, always branching to the right. As in the tree, a word does not see
+    those before it.
     """
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
@@ -26,12 +26,11 @@ class ProductionSequence(SequenceDecoder):
         self.production = Production(config.width, self.activation)
 
     def begin(self, encoding: Encoding) -> State:
-        """As the root of the tree."""
-        return (self.activation(self.root(encoding.root)),)
+        """A state and its context, as the root of the tree has them."""
+        return self.activation(self.root(encoding.root)), encoding.root
 
     def step(self, state: State, word: Tensor, nodes: Memory) -> Step:
         """word (B,): the one before."""
-        state_ = self.dropout(state[0])
-        context = self.attention(state_[:, None], nodes)[:, 0] + self.activation(self.embedding(word))
-        said, following = self.production(state_, context).unbind(1)
-        return Step((following,), said[:, None])
+        hidden, context = state
+        said, following = self.production(self.dropout(hidden), context).unbind(1)
+        return Step((following, self.attention(following[:, None], nodes)[:, 0]), said[:, None])

@@ -22,6 +22,7 @@ class RNNDecoder(SequenceDecoder):
             raise ModelError("output: got 'linear' with the decoder 'gru' or 'lstm'; expected mlp or lexical-attention")
         super().__init__(config, words, source_words)
         self.layers = config.decoder_layers
+        self.embedding = nn.Embedding(words + 1, config.width)
         self.root = nn.Linear(config.width, self.layers * config.width)
 
     def begin(self, encoding: Encoding) -> State:

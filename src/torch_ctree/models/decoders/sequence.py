@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
 from torch_ctree.models.attention import Attention, Memory
 from torch_ctree.models.configuration import Context, ModelConfig
@@ -36,15 +37,19 @@ class SequenceDecoder(Decoder):
 
     Word number ``words`` is the end of the sentence, and what the first word follows. There is always a first word, and
     after 2^depth words always the end: sentences are those that a tree could have, and their probabilities sum to one.
+
+    Whether a sentence is over is asked first, of [h; c], as the tree asks whether a vertex is a leaf; the output layer
+    has to do with words alone. Lexical attention could not tell: a source of one word has one answer at every place.
     """
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()
         self.depth, self.beam, self.end = config.depth, config.beam, words
         self.context: Context = config.context
-        self.embedding = nn.Embedding(words + 1, config.width)
         self.attention = Attention(config.width, config.attention_dropout)
-        self.output = output_layer(config, words + 1, source_words, self.attention)
+        self.over = nn.Linear(2 * config.width, 1)
+        nn.init.zeros_(self.over.weight)
+        self.output = output_layer(config, words, source_words, self.attention)
         self.dropout = Dropout(config.dropout)
 
     @abstractmethod
@@ -73,12 +78,14 @@ class SequenceDecoder(Decoder):
 
     def log_probs(self, features: Tensor, encoding: Encoding, nodes: Memory, first: int, longest: int) -> Tensor:
         """features (B, N, H) of words number first, first + 1, … → log p(word), (B, N, words + 1)"""
-        contexts = self.attention(features, nodes) if self.output.needs_contexts else None
-        logits = in_accumulation_dtype(self.output.logits(features, contexts, encoding))
-        place = torch.arange(first, first + logits.shape[1], device=logits.device)[:, None]
-        is_end = torch.arange(self.end + 1, device=logits.device) == self.end
-        never = (is_end & (place == 0)) | (~is_end & (place >= longest))
-        return logits.masked_fill(never, -math.inf).log_softmax(-1)
+        contexts = self.attention(features, nodes)
+        words = in_accumulation_dtype(self.output.logits(features, contexts, encoding)).log_softmax(-1)
+        over = in_accumulation_dtype(self.over(self.dropout(torch.cat([features, contexts], -1))))  # (B, N, 1)
+        place = torch.arange(first, first + over.shape[1], device=over.device)[:, None]
+        full = place >= longest
+        ends = logsigmoid(over).masked_fill(place == 0, -math.inf).masked_fill(full, 0)
+        goes_on = logsigmoid(-over).masked_fill(place == 0, 0).masked_fill(full, -math.inf)
+        return torch.cat([words + goes_on, ends], -1)
 
     def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:
         """log p(target | source): tokens (B, N), lengths (B,) → (B,)"""
