@@ -43,17 +43,7 @@ WITH_OUTPUT = {
 GRAMMAR: dict[str, Any] = {"encoder": "spans", "decoder": "grammar", "output": "mlp"}
 """It has one encoder, and says words in its own way."""
 
-AS_RELEASED = {
-    f"{encoder}+as released": {
-        **ENCODERS[encoder],
-        "decoder": "ctree",
-        "output": "lexical-attention",
-        "as_released": True,
-    }
-    for encoder in ("om", "birnn")
-}
-
-EVERYTHING = {**WITH_OUTPUT, **AS_RELEASED, "spans+grammar": GRAMMAR}
+EVERYTHING = {**WITH_OUTPUT, "spans+grammar": GRAMMAR}
 """Every model there is."""
 
 SOURCE_WORDS, TARGET_WORDS = 5, 3

@@ -17,7 +17,6 @@ BAD = [
     *((name, value, "a number from 0 to less than 1") for name, value in itertools.product(SHARES, NO_SHARES)),
     *(("stay_operators", value, "a whole number, 1 to 12") for value in (0, 13, 2.0, True, "3")),
     *(("depth", value, "a whole number from 0 to 20") for value in (-1, 21, 3.0, True, "3")),
-    *(("as_released", value, "true or false") for value in (None, 1, "yes")),
     *(("output", value, "mlp or linear or lexical-attention") for value in ("mpl", None, ["mlp"])),
     *(("contextualiser", value, "bidirectional or forward or none") for value in ("both", None)),
     *((name, value, "a name") for name, value in itertools.product(["encoder", "decoder"], [None, 3, ["gru"]])),

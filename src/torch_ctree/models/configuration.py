@@ -14,13 +14,6 @@ Context = Literal["nodes", "root"]
 
 DEEPEST = 20
 """2^20 words and twice as many vertices: more is a slip of the finger."""
-KINDS: dict[str, tuple[type, str]] = {
-    "encoder": (str, "a name"),
-    "decoder": (str, "a name"),
-    "as_released": (bool, "true or false"),
-    "options": (Mapping, "settings by name"),
-}
-"""What settings are, of those that are no numbers and have no list of values."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +45,6 @@ class ModelConfig:
     phrase_dropout: the share of phrases of several words that a grammar has to do without in training
     context: what a vertex or word sees of the source besides its state: attention over all its ``nodes``, or, without
         attention, its ``root``
-    as_released: of ``ordered-memory`` and ``birnn``: let a mark that says nothing stand after the last word, for
-        vertices to attend to, and read the memory's root before the last word, as the released implementation does
     options: settings of encoders and decoders of your own
     """
 
@@ -76,14 +67,13 @@ class ModelConfig:
     word_noise: float = 0.0
     phrase_dropout: float = 0.0
     context: Context = "nodes"
-    as_released: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what no model can be made of."""
-        for name, (kind, expected) in KINDS.items():
-            if not isinstance(getattr(self, name), kind):
-                raise ModelError(f"{name}: got {getattr(self, name)!r}; expected {expected}")
+        for name in ("encoder", "decoder"):
+            if not isinstance(getattr(self, name), str):
+                raise ModelError(f"{name}: got {getattr(self, name)!r}; expected a name")
         for name, choices in (("output", OutputLayer), ("contextualiser", Contextualiser), ("context", Context)):
             if getattr(self, name) not in get_args(choices):
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected {' or '.join(get_args(choices))}")
@@ -103,6 +93,8 @@ class ModelConfig:
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
                 raise ModelError(f"{name}: got {value!r}; expected a number from 0 to less than 1")
+        if not isinstance(self.options, Mapping):
+            raise ModelError(f"options: got {self.options!r}; expected settings by name")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for a file."""

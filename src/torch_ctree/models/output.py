@@ -14,7 +14,6 @@ from torch_ctree.models.attention import Attention, Memory
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
-from torch_ctree.models.encoders.encoding import embedding
 
 
 class Scores(NamedTuple):
@@ -92,7 +91,7 @@ class LexicalAttention(Output):
         super().__init__()
         self.vocabulary = words
         self.attention = attention
-        self.source = embedding(source_words, config.width, config.as_released)
+        self.source = nn.Embedding(source_words, config.width)
         self.activation = Activation(config.width, weights=False)
         self.words = nn.Parameter(torch.zeros(words, config.width))
         self.dropout = Dropout(config.dropout)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.dropout import Dropout
-from torch_ctree.models.encoders.encoding import Encoding, SourceEncoder, embedding, marked
+from torch_ctree.models.encoders.encoding import Encoding, SourceEncoder
 from torch_ctree.models.encoders.recurrence import Bidirectional, real
 
 
@@ -19,16 +19,13 @@ class BiRNN(SourceEncoder):
 
     def __init__(self, config: ModelConfig, vocabulary: int) -> None:
         super().__init__()
-        self.mark = vocabulary if config.as_released else None
-        self.embedding = embedding(vocabulary, config.width, config.as_released)
+        self.embedding = nn.Embedding(vocabulary, config.width)
         self.layers = nn.ModuleList(Bidirectional(config.width, config.width) for _ in range(config.layers))
         self.dropout = Dropout(config.dropout)
         self.root = nn.Linear(config.layers * config.width, config.width)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Encoding:
         """tokens (B, S), lengths (B,) → Encoding with M = 1"""
-        if self.mark is not None:
-            tokens, lengths = marked(tokens, lengths, self.mark)
         embeddings = states = self.embedding(tokens)
         lasts = []
         for n, layer in enumerate(self.layers):

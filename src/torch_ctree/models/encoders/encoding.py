@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
 
@@ -41,17 +40,6 @@ class Encoding:
     def nodes_mask(self) -> Tensor:
         """(B, S · M): True at nodes of tokens of the source."""
         return self.mask.repeat_interleave(self.internal.shape[2], dim=1)
-
-
-def embedding(vocabulary: int, width: int, mark: bool) -> nn.Embedding:
-    """Of source words; with a mark, one row more: it says nothing, and learns nothing."""
-    return nn.Embedding(vocabulary + mark, width, padding_idx=vocabulary if mark else None)
-
-
-def marked(tokens: Tensor, lengths: Tensor, mark: int) -> tuple[Tensor, Tensor]:
-    """tokens (B, S), lengths (B,) → (B, S + 1), (B,): with the mark after each source's last word"""
-    after = torch.arange(tokens.shape[1] + 1, device=tokens.device) == lengths[:, None]
-    return nn.functional.pad(tokens, (0, 1)).masked_fill(after, mark), lengths + 1
 
 
 class SourceEncoder(nn.Module, ABC):

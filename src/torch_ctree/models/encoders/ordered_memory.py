@@ -12,7 +12,7 @@ from torch_ctree.models.activation import Activation, gated
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders.contextualiser import Contextualiser
-from torch_ctree.models.encoders.encoding import Encoding, SourceEncoder, embedding, marked
+from torch_ctree.models.encoders.encoding import Encoding, SourceEncoder
 from torch_ctree.models.encoders.recurrence import at_end, real
 
 
@@ -62,8 +62,7 @@ class OrderedMemory(SourceEncoder):
         super().__init__()
         width, dropout = config.width, config.dropout
         self.slots = config.slots
-        self.mark = vocabulary if config.as_released else None
-        self.embedding = embedding(vocabulary, width, config.as_released)
+        self.embedding = nn.Embedding(vocabulary, width)
         self.contextualiser = Contextualiser(config)
         self.activation = Activation(width)
         self.input = nn.Linear(width, width)
@@ -74,15 +73,11 @@ class OrderedMemory(SourceEncoder):
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Encoding:
         """tokens (B, S), lengths (B,) → Encoding with M = slots"""
-        end = lengths
-        if self.mark is not None:
-            end = lengths - 1  # of a single word, nothing is before it
-            tokens, lengths = marked(tokens, lengths, self.mark)
         embeddings = self.embedding(tokens)
         contextual = self.contextualiser(embeddings, lengths)
         leaves = self.activation(self.input(contextual))
         internal = self.candidates(leaves)
-        root = at_end(internal[:, :, -1], end)
+        root = at_end(internal[:, :, -1], lengths)
         return Encoding(root, internal, leaves, contextual, embeddings, tokens, real(lengths, tokens.shape[1]))
 
     def candidates(self, x: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders.encoding import Encoding, SourceEncoder
 from torch_ctree.models.encoders.recurrence import at_end, real
-from torch_ctree.models.errors import ModelError
 
 
 class SpanEncoding(Encoding):
@@ -37,8 +36,6 @@ class Spans(SourceEncoder):
     reads_phrases = True
 
     def __init__(self, config: ModelConfig, vocabulary: int) -> None:
-        if config.as_released:
-            raise ModelError("as_released: got True with the encoder 'spans', which was never released; expected false")
         super().__init__()
         width = config.width
         self.noise = config.word_noise
