@@ -82,7 +82,6 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.with_gpu: Node | None = None
         with socket.socket() as one, socket.socket() as other:
             one.bind(("", 0))
             other.bind(("", 0))
@@ -127,11 +126,12 @@ def ray_cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def with_gpu(ray_cluster) -> Node:
-    """A second node, while it lives; Ray believes what it is told about its GPU."""
-    if ray_cluster.with_gpu is None or not ray_cluster.with_gpu.lives:
-        ray_cluster.with_gpu = ray_cluster.join("--num-cpus=2", "--num-gpus=1")
-    return ray_cluster.with_gpu
+def with_gpu(ray_cluster):
+    """A second node; Ray believes what it is told about its GPU."""
+    node = ray_cluster.join("--num-cpus=2", "--num-gpus=1")
+    yield node
+    if node.lives:
+        node.kill()
 
 
 @pytest.fixture(autouse=True)
@@ -205,20 +205,6 @@ def driver(folder: Path) -> None:
 # --- with a cluster ---------------------------------------------------------------------------------------------------
 
 
-def test_parts_of_a_gpu(ray_cluster, with_gpu):
-    for outcome in run_on_ray(given, [0], ray_cluster.address, gpus_each=0.25):
-        assert outcome.error is None
-        assert outcome.result is not None
-        resources, visible, raylet = outcome.result
-        assert resources == {"CPU": 1, "GPU": 0.25}
-        assert visible == "0"
-        assert raylet in with_gpu.pids()
-    with pytest.raises(
-        TrainingError, match=r"^no node of the Ray cluster has one CPU and 2 GPUs, which each run needs$"
-    ):
-        run_on_ray(given, [0], ray_cluster.address, gpus_each=2)
-
-
 def test_every_run_is_finished_once_though_a_node_dies(ray_cluster, with_gpu, tmp_path):
     class Killer(Recorder):
         """Kills a node as soon as both have something to do."""
@@ -249,6 +235,20 @@ def test_every_run_is_finished_once_though_a_node_dies(ray_cluster, with_gpu, tm
         assert events[-1] == "ended: None"
         assert events.count("begun") == (2 if n in moved else 1)
         assert "warned: the node died; begun again" in events or n not in moved  # another may have been on its way
+
+
+def test_parts_of_a_gpu(ray_cluster, with_gpu):
+    for outcome in run_on_ray(given, [0], ray_cluster.address, gpus_each=0.25):
+        assert outcome.error is None
+        assert outcome.result is not None
+        resources, visible, raylet = outcome.result
+        assert resources == {"CPU": 1, "GPU": 0.25}
+        assert visible == "0"
+        assert raylet in with_gpu.pids()
+    with pytest.raises(
+        TrainingError, match=r"^no node of the Ray cluster has one CPU and 2 GPUs, which each run needs$"
+    ):
+        run_on_ray(given, [0], ray_cluster.address, gpus_each=2)
 
 
 def test_a_job_that_fails_costs_only_itself(ray_cluster, tmp_path):
