@@ -55,13 +55,12 @@ def test_output_layers(settings):
     states, contexts = torch.randn(2, 4, 7, 4, dtype=torch.float64)
     output = model.decoder.get_submodule("output")
     assert isinstance(output, Output)
-    K = TARGET_WORDS + (settings["decoder"] != "ctree")  # left to right, the end is a word
-    assert output.vocabulary == K
-    found = shapes.output_scores(output, states, contexts, encoding, K)
+    assert output.vocabulary == TARGET_WORDS
+    found = shapes.output_scores(output, states, contexts, encoding, TARGET_WORDS)
     torch.testing.assert_close(found[3], torch.nn.functional.linear(*found[:3]))
     assert (found[2] is None) == (settings["output"] != "mlp")
     if not output.needs_contexts:
-        without = shapes.output_scores(output, states, None, encoding, K)
+        without = shapes.output_scores(output, states, None, encoding, TARGET_WORDS)
         assert torch.equal(without[3], found[3])
 
 
