@@ -645,7 +645,7 @@ def test_out_of_memory_says_what_to_lower(own, copied):
     run = copied(own)
 
     def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
+        resource.setrlimit(resource.RLIMIT_AS, (5 << 29, 5 << 29))
 
     code, printed, said = program("evaluate", run, "--depth", "20", preexec_fn=limit)
     assert (code, printed) == (2, "")
