@@ -38,6 +38,7 @@ MODELS: tuple[dict[str, Any], ...] = (
     {},
     {"output": "mlp"},
     {"encoder": "birnn", "layers": 2},
+    {"decoder": "production"},
     {"dropout": 0.0, "attention_dropout": 0.0},
     {"width": ODD_WIDTH},
 )

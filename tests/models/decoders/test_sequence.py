@@ -49,16 +49,18 @@ class Production:
         self.state = plain.activation(decoder.activation, plain.linear(decoder.root, source.root))
 
     def step(self, before):
+        asked = [*self.state, *self.context]
         said, self.state = plain.production(self.decoder.production, self.state, self.context)
         self.context = plain.context(self.decoder.attention, self.state, self.nodes)
-        return said
+        return said, asked
 
 
 class Recurrent:
     """Layers that start from tanh(linear(root)), an LSTM's cells from zero."""
 
     def __init__(self, decoder: RNNDecoder, source: plain.Source):
-        self.recurrence, self.table = decoder.recurrence, plain.numbers(decoder.embedding.weight)
+        self.decoder, self.recurrence, self.nodes = decoder, decoder.recurrence, source.nodes
+        self.table = plain.numbers(decoder.embedding.weight)
         start, width = plain.tanh(plain.linear(decoder.root, source.root)), len(source.root)
         self.states = [start[n * width : (n + 1) * width] for n in range(decoder.layers)]
         self.cells = [[0.0] * width] * decoder.layers
@@ -73,7 +75,7 @@ class Recurrent:
                 assert isinstance(self.recurrence, nn.GRU)
                 x = plain.gru(self.recurrence, x, state, n)
             self.states = [*self.states[:n], x, *self.states[n + 1 :]]
-        return x
+        return x, [*x, *plain.context(self.decoder.attention, x, self.nodes)]
 
 
 def derived(model: Seq2Seq, source, sentence, longest):
@@ -85,9 +87,9 @@ def derived(model: Seq2Seq, source, sentence, longest):
         by_hand = Recurrent(decoder, seen)
     end, before, total = decoder.end, decoder.end, 0.0
     for place, word in enumerate([*sentence, end]):
-        state = by_hand.step(before)
+        state, asked = by_hand.step(before)
         context = plain.context(decoder.attention, state, seen.nodes)
-        (over,) = plain.linear(decoder.over, [*state, *context])
+        (over,) = plain.linear(decoder.over, asked)
         p_end = 0.0 if place == 0 else 1.0 if place >= longest else 1 / (1 + math.exp(-over))
         if word == end:
             return total + math.log(p_end)
@@ -117,7 +119,7 @@ def test_production_is_the_tree_that_branches_to_the_right():
     states = tree.decoder.expand(encoding, 3).states
     nodes, words = chain(sequence).nodes(encoding), torch.zeros(len(states), 3, dtype=torch.long)
     left_children = [1, 5, 13]  # in heap order: of vertices 0, 2 and 6
-    torch.testing.assert_close(chain(sequence).forced(encoding, words, nodes), states[:, left_children])
+    torch.testing.assert_close(chain(sequence).forced(encoding, words, nodes).features, states[:, left_children])
 
 
 @pytest.mark.parametrize("decoder", SEQUENTIAL)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch_ctree.devices import triton_runs
 from torch_ctree.models import ModelConfig, fused
 from torch_ctree.models.decoders import CTree
+from torch_ctree.models.decoders.production import ProductionSequence
 from torch_ctree.models.encoders import Encoding
 
 from . import masks
@@ -167,6 +168,77 @@ def expanded(decoder: CTree, encoding: Encoding, depth: int, on: bool) -> dict[s
     }
 
 
+# --- a chain ----------------------------------------------------------------------------------------------------------
+
+
+def a_chain(**settings: Any) -> ProductionSequence:
+    """One whose weights are all random."""
+    chosen = {"width": 16, "depth": 3, "dropout": 0.0, "attention_dropout": 0.0, "decoder": "production"} | settings
+    decoder = ProductionSequence(ModelConfig(**chosen), 4, 5)
+    for parameter in decoder.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return decoder.to(DEVICE)
+
+
+def said(decoder: ProductionSequence, encoding: Encoding, steps: int, on: bool) -> dict[str, Tensor]:
+    """Where words are said, and the gradients of the decoder's weights and of the source."""
+    wanted = {"root": encoding.root, "internal": encoding.internal}
+    wanted |= {name: parameter for name, parameter in decoder.named_parameters() if not name.startswith("output")}
+    with fused.switched(on):
+        words = torch.zeros(len(encoding.root), steps, dtype=torch.long, device=DEVICE)
+        features, contexts, over = decoder.forced(encoding, words, decoder.nodes(encoding))
+    assert contexts is None
+    assert features.shape == (len(encoding.root), steps, encoding.root.shape[1])
+    goal = features.square().sum() + over.sin().sum()
+    grads = torch.autograd.grad(goal, list(wanted.values()), allow_unused=True)
+    return {"features": features, "over": over} | {
+        name: grad for name, grad in zip(wanted, grads, strict=True) if grad is not None
+    }
+
+
+@pytest.mark.parametrize("context", ["nodes", "root"])
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_a_chain_as_the_modules(steps, context):
+    decoder, encoding = a_chain(context=context), an_encoding(3, 4, 5, 16)
+    assert_same(said(decoder, encoding, steps, True), said(decoder, encoding, steps, False))
+
+
+def test_a_chain_goes_through_the_kernels(monkeypatch):
+    levels = []
+    expand = expansion.expand
+    monkeypatch.setattr(expansion, "expand", lambda *given: levels.append(given[3]) or expand(*given))
+    said(a_chain(), an_encoding(2, 4, 5, 16), 5, True)
+    assert [(settings.depth, settings.chain) for settings in levels] == [(5, True)]
+
+
+def test_a_chain_that_is_too_long_goes_the_plain_way(monkeypatch):
+    monkeypatch.setattr(expansion, "FURTHER", 4)
+    decoder, encoding = a_chain(), an_encoding(2, 4, 5, 16)
+    assert_same(said(decoder, encoding, 4, True), said(decoder, encoding, 4, False))
+
+
+def test_dropout_in_a_chain(monkeypatch):
+    monkeypatch.setattr(chance, "new_seed", lambda device: SEED)
+    steps, B, H = 4, 3, 16
+    encoding = an_encoding(B, 4, 5, H)
+    decoder = a_chain(dropout=0.25, attention_dropout=0.5)
+    decoder.attention.key[0] = nn.Identity()  # not a part of the kernels
+    found = said(decoder, encoding, steps, True)
+    state, query, leaf = (n * expansion.FURTHER for n in (1, 2, 3))
+    turns = [turn for d in range(steps) for turn in ((leaf + d, (B, 2 * H)), (state + d, (B, H)))]
+    monkeypatch.setattr(decoder, "dropout", Masked(0.25, turns))
+    after = [(query + d, (B, H)) for d in range(1, steps + 1)]  # the plain code also asks for what nobody looks at
+    decoder.attention.query[0] = Masked(0.5, after)
+    assert_same(found, said(decoder, encoding, steps, False))
+
+
+def test_every_number_of_a_chain_is_written(poison):
+    decoder, encoding = a_chain(), an_encoding(3, 4, 5, 16)
+    plain = said(decoder, encoding, 5, False)
+    poison()
+    assert_same(said(decoder, encoding, 5, True), plain)
+
+
 # --- in bfloat16 ------------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +269,18 @@ def test_under_autocast(output):
     for name in found[0][0]:
         rounded, fast = (statistics.median(errors[which][name] for errors in found) for which in (0, 1))
         assert fast <= 2 * rounded + 2e-2, name
+
+
+def test_a_chain_under_autocast(monkeypatch):
+    """With dropout, whose masks are those of float32."""
+    monkeypatch.setattr(chance, "new_seed", lambda device: SEED)
+    encoding, decoder = an_encoding(3, 4, 5, 16), a_chain(dropout=0.25)
+    exact = said(decoder, encoding, 5, True)
+    with torch.autocast(DEVICE.type, torch.bfloat16):
+        rounded = said(decoder, encoding, 5, True)
+    for name in exact.keys() - {"attention.key.2.bias"}:  # which is zero: attention is a softmax
+        there = exact[name].detach()
+        assert 0 < float((rounded[name].detach() - there).norm() / there.norm()) < 0.1, name
 
 
 def test_in_bfloat16_fewer_positions_fit():

@@ -15,6 +15,7 @@ from torch_ctree.models.decoders.decoder import Decoded, TreeDecoder, as_answers
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
+from torch_ctree.models.expanding import expanded
 from torch_ctree.models.output import output_layer
 from torch_ctree.models.production import Production
 from torch_ctree.trees import Derivation, Emission, LatentTree, LinearEmission, TokenLogits
@@ -68,13 +69,12 @@ class CTree(TreeDecoder):
             nodes = self.attention.over(encoding, self.context)
             state = self.activation(self.root(encoding.root))[:, None]  # (B, 1, H)
         context = encoding.root[:, None]
-        if fused.usable(state):
-            from torch_ctree.models.fused import expansion  # noqa: PLC0415  (there may be no Triton)
-
-            if expansion.can_expand(
-                nodes.values.shape[1], state.shape[-1], depth, len(state), fused.product_dtype(state)
-            ):
-                return self._expand_fused(state[:, 0], encoding.root, nodes, depth)
+        found = expanded(
+            self.production, self.attention, self.leaf, state[:, 0], encoding.root, nodes, depth, self.dropout.p,
+            contexts=self.output.needs_contexts,
+        )  # fmt: skip
+        if found is not None:
+            return self._with_deepest(*found, nodes)
         states, contexts, leaf_logits = [state], [context], []
         for _ in range(depth):
             leaf_logits.append(self.leaf_logit(state, context))
@@ -87,25 +87,9 @@ class CTree(TreeDecoder):
         wanted = torch.cat(contexts, 1) if self.output.needs_contexts else None
         return Expansion(torch.cat(states, 1), wanted, torch.cat(leaf_logits, 1))
 
-    def _expand_fused(self, state: Tensor, context: Tensor, nodes: Memory, depth: int) -> Expansion:
-        """The same in few kernels."""
-        from torch_ctree.models.fused import chance, expansion  # noqa: PLC0415
-
-        (ask, ask_norm), make, norm = self.attention.projection, self.production, self.activation.norm
-        leaf = torch.cat([self.leaf.weight[0] - self.leaf.weight[1], self.leaf.bias[:1] - self.leaf.bias[1:]])
-        weights = expansion.Weights(
-            *(ask.weight, ask.bias, ask_norm.weight, ask_norm.bias),
-            *(make.first.weight, make.first.bias, make.second.weight, make.second.bias),
-            *(norm.weight, norm.bias, leaf),
-        )
-        p, p_query = (self.dropout.p, self.attention.dropout) if self.training else (0.0, 0.0)
-        wanted, dtype = self.output.needs_contexts, fused.product_dtype(state)
-        settings = expansion.Settings(depth, p, p_query, ask_norm.eps, norm.eps, wanted, dtype)
-        sources = expansion.Sources(nodes.keys.transpose(1, 2), nodes.values, nodes.mask[:, 0])
-        seed = chance.new_seed(state.device)
-        with fused.at_home(state):
-            states, leaf_logits, contexts = expansion.expand(state, context, sources, settings, weights, seed)
-        if contexts is not None:  # the deepest vertices have none: they have no children
+    def _with_deepest(self, states: Tensor, leaf_logits: Tensor, contexts: Tensor | None, nodes: Memory) -> Expansion:
+        """Where contexts are wanted, with those of the deepest vertices too, which have no children."""
+        if contexts is not None:
             deepest = self.attention(states[:, contexts.shape[1] :], nodes)
             contexts = torch.cat([contexts, deepest], 1)
         return Expansion(states, contexts, leaf_logits)

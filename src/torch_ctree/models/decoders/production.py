@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from torch_ctree.models import fused
 from torch_ctree.models.activation import Activation
 from torch_ctree.models.attention import Memory
 from torch_ctree.models.configuration import ModelConfig
-from torch_ctree.models.decoders.sequence import SequenceDecoder, State, Step
+from torch_ctree.models.decoders.sequence import Places, SequenceDecoder, State, Step
 from torch_ctree.models.encoders import Encoding
+from torch_ctree.models.expanding import expanded
 from torch_ctree.models.production import Production
 
 
 class ProductionSequence(SequenceDecoder):
     """Each state has two children: the left one says a word, the right one is the next state.
 
-    This is the tree decoder with its tree fixed, always branching to the right. As in the tree, a word does not see
-    those before it.
+    This is the tree decoder with its tree fixed, always branching to the right; a state that is a leaf ends the
+    sentence. As in the tree, a word does not see those before it.
     """
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
@@ -27,10 +29,24 @@ class ProductionSequence(SequenceDecoder):
 
     def begin(self, encoding: Encoding) -> State:
         """A state and its context, as the root of the tree has them."""
-        return self.activation(self.root(encoding.root)), encoding.root
+        with fused.small(encoding.root):
+            return self.activation(self.root(encoding.root)), encoding.root
 
     def step(self, state: State, word: Tensor, nodes: Memory) -> Step:
         """word (B,): the one before."""
         hidden, context = state
+        over = self.ending(hidden[:, None], context[:, None])
         said, following = self.production(self.dropout(hidden), context).unbind(1)
-        return Step((following, self.attention(following[:, None], nodes)[:, 0]), said[:, None])
+        after = following, self.attention(following[:, None], nodes)[:, 0]
+        return Step(after, Places(said[:, None], None, over))
+
+    def forced(self, encoding: Encoding, words: Tensor, nodes: Memory) -> Places:
+        """All words in one call: (B, N) → N places"""
+        (root, context), steps = self.begin(encoding), words.shape[1]
+        found = expanded(
+            self.production, self.attention, self.over, root, context, nodes, steps, self.dropout.p, chain=True
+        )
+        if found is None:
+            return super().forced(encoding, words, nodes)
+        states, logits, _ = found  # of the root, and of two children of it and of each right one
+        return Places(states[:, 1::2], None, logits[:, : 2 * steps : 2])

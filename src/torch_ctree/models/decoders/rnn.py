@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from torch_ctree.models.attention import Memory
 from torch_ctree.models.configuration import ModelConfig
-from torch_ctree.models.decoders.sequence import SequenceDecoder, State, Step
+from torch_ctree.models.decoders.sequence import Places, SequenceDecoder, State, Step
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
 
@@ -32,11 +32,16 @@ class RNNDecoder(SequenceDecoder):
     def step(self, state: State, word: Tensor, nodes: Memory) -> Step:
         """word (B,): the one before."""
         features, state = self.run(state, word[:, None])
-        return Step(state, features)
+        return Step(state, self.place(features, nodes))
 
-    def forced(self, encoding: Encoding, words: Tensor, nodes: Memory) -> Tensor:
-        """All words in one call: (B, N) → (B, N, H)"""
-        return self.run(self.begin(encoding), words)[0]
+    def forced(self, encoding: Encoding, words: Tensor, nodes: Memory) -> Places:
+        """All words in one call: (B, N) → N places"""
+        return self.place(self.run(self.begin(encoding), words)[0], nodes)
+
+    def place(self, features: Tensor, nodes: Memory) -> Places:
+        """(B, N, H) → N places"""
+        contexts = self.attention(features, nodes)
+        return Places(features, contexts, self.ending(features, contexts))
 
     def run(self, state: State, words: Tensor) -> tuple[Tensor, State]:
         """words (B, N) → outputs (B, N, H), and the state after them"""

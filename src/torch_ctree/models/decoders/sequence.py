@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from torch_ctree.models import fused
 from torch_ctree.models.attention import Attention, Memory
 from torch_ctree.models.configuration import Context, ModelConfig
 from torch_ctree.models.decoders.beam import Beams
@@ -24,12 +25,22 @@ State = tuple[Tensor, ...]
 """What a decoder remembers, each (B, …)."""
 
 
+class Places(NamedTuple):
+    """Where words are said, N of them."""
+
+    features: Tensor
+    """(B, N, H): what the word is read from."""
+    contexts: Tensor | None
+    """(B, N, H): what the features attend to, where that is known."""
+    over: Tensor
+    """(B, N): the logit that the sentence is over before this word."""
+
+
 class Step(NamedTuple):
     """One word further."""
 
     state: State
-    features: Tensor
-    """(B, 1, H): what the word is read from."""
+    place: Places
 
 
 class SequenceDecoder(Decoder):
@@ -38,8 +49,9 @@ class SequenceDecoder(Decoder):
     Word number ``words`` is the end of the sentence, and what the first word follows. There is always a first word, and
     after 2^depth words always the end: sentences are those that a tree could have, and their probabilities sum to one.
 
-    Whether a sentence is over is asked first, of [h; c], as the tree asks whether a vertex is a leaf; the output layer
-    has to do with words alone. Lexical attention could not tell: a source of one word has one answer at every place.
+    Whether a sentence is over is asked first, of a state and its context, as the tree asks whether a vertex is a leaf;
+    the output layer has to do with words alone. Lexical attention could not tell: of a source of one word it has one
+    answer at every place.
     """
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
@@ -60,44 +72,52 @@ class SequenceDecoder(Decoder):
     def step(self, state: State, word: Tensor, nodes: Memory) -> Step:
         """word (B,): the one before."""
 
-    def forced(self, encoding: Encoding, words: Tensor, nodes: Memory) -> Tensor:
-        """The features at every word of given targets: words (B, N), each the one before → (B, N, H)"""
+    def forced(self, encoding: Encoding, words: Tensor, nodes: Memory) -> Places:
+        """Every place of given targets: words (B, N), each the one before → N places"""
         state, found = self.begin(encoding), []
         for word in words.unbind(1):
-            state, features = self.step(state, word, nodes)
-            found.append(features)
-        return torch.cat(found, 1)
+            state, place = self.step(state, word, nodes)
+            found.append(place)
+        features, contexts, over = zip(*found, strict=True)
+        known = None if contexts[0] is None else torch.cat(contexts, 1)
+        return Places(torch.cat(features, 1), known, torch.cat(over, 1))
+
+    def ending(self, states: Tensor, contexts: Tensor) -> Tensor:
+        """(B, N, H) each → the logit that the sentence is over, (B, N)"""
+        return self.over(self.dropout(torch.cat([states, contexts], -1)))[..., 0]
 
     def nodes(self, encoding: Encoding) -> Memory:
         """What a state attends to."""
-        return self.attention.over(encoding, self.context)
+        with fused.small(encoding.root):
+            return self.attention.over(encoding, self.context)
 
     def longest(self, depth: int | None) -> int:
         """2^depth words."""
         return 1 << chosen_depth(depth, self.depth)
 
-    def log_probs(self, features: Tensor, encoding: Encoding, nodes: Memory, first: int, longest: int) -> Tensor:
-        """features (B, N, H) of words number first, first + 1, … → log p(word), (B, N, words + 1)"""
-        contexts = self.attention(features, nodes)
+    def log_probs(self, places: Places, encoding: Encoding, nodes: Memory, first: int, longest: int) -> Tensor:
+        """places (B, N) of words number first, first + 1, … → log p(word), (B, N, words + 1)"""
+        features, contexts, over = places
+        if contexts is None and self.output.needs_contexts:
+            contexts = self.attention(features, nodes)
         words = in_accumulation_dtype(self.output.logits(features, contexts, encoding)).log_softmax(-1)
-        over = in_accumulation_dtype(self.over(self.dropout(torch.cat([features, contexts], -1))))  # (B, N, 1)
-        place = torch.arange(first, first + over.shape[1], device=over.device)[:, None]
-        full = place >= longest
-        ends = logsigmoid(over).masked_fill(place == 0, -math.inf).masked_fill(full, 0)
-        goes_on = logsigmoid(-over).masked_fill(place == 0, 0).masked_fill(full, -math.inf)
+        over = in_accumulation_dtype(over)[..., None]
+        number = torch.arange(first, first + over.shape[1], device=over.device)[:, None]
+        begins, full = number == 0, number >= longest
+        ends = logsigmoid(over).masked_fill(begins, -math.inf).masked_fill(full, 0)
+        goes_on = logsigmoid(-over).masked_fill(begins, 0).masked_fill(full, -math.inf)
         return torch.cat([words + goes_on, ends], -1)
 
     def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:
         """log p(target | source): tokens (B, N), lengths (B,) → (B,)"""
-        places = torch.arange(tokens.shape[1] + 1, device=tokens.device)
-        after = places >= lengths[:, None]  # (B, N + 1)
+        number = torch.arange(tokens.shape[1] + 1, device=tokens.device)
+        after = number >= lengths[:, None]  # (B, N + 1)
         said = nn.functional.pad(tokens, (0, 1)).masked_fill(after, self.end)
         before = nn.functional.pad(said[:, :-1], (1, 0), value=self.end)
         nodes = self.nodes(encoding)
-        features = self.forced(encoding, before, nodes)
-        log_probs = self.log_probs(features, encoding, nodes, 0, self.longest(depth))
+        log_probs = self.log_probs(self.forced(encoding, before, nodes), encoding, nodes, 0, self.longest(depth))
         words = log_probs.gather(-1, said[..., None])[..., 0]
-        return words.masked_fill(places > lengths[:, None], 0).sum(-1)
+        return words.masked_fill(number > lengths[:, None], 0).sum(-1)
 
     @torch.no_grad()
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
@@ -111,13 +131,13 @@ class SequenceDecoder(Decoder):
         wide = _repeated(encoding, max(k, self.beam))  # beams of a sentence side by side: (B · W, …)
         nodes, state = self.nodes(wide), self.begin(wide)
         for n in range(most):
-            state, features = self.step(state, beams.words, nodes)
-            beams.extend(self.log_probs(features, wide, nodes, n, longest)[:, 0])
+            state, place = self.step(state, beams.words, nodes)
+            beams.extend(self.log_probs(place, wide, nodes, n, longest)[:, 0])
             state = tuple(beams.follow(part) for part in state)
             if bool(beams.over.all()):
                 return beams.best(k)
-        features = self.step(state, beams.words, nodes).features
-        beams.finish(self.log_probs(features, wide, nodes, most, longest)[:, 0, self.end])
+        place = self.step(state, beams.words, nodes).place
+        beams.finish(self.log_probs(place, wide, nodes, most, longest)[:, 0, self.end])
         return beams.best(k)
 
 

@@ -2,6 +2,8 @@
 
 The rows of a level are (sentence, vertex from left to right); levels stand one after the other in one buffer, so that
 the gradient of a weight is one product over all of them in the end.
+
+Or a chain: the tree in which right children alone have children, so that a level has one vertex that has any.
 """
 
 # pyright: reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false, reportCallIssue=false
@@ -32,6 +34,8 @@ from torch_ctree.models.fused.sums import column_sums
 
 STATE, QUERY, LEAF = 1, 21, 41
 """Where dropout stands: these plus the level."""
+FURTHER = 1 << 10
+"""In a chain they are multiples of this: it has more levels than a tree."""
 ROWS, WARPS = 2, 1
 """Vertices that a program takes at a time: in one warp, sums over units need not wait for others."""
 ROWS_SUMMED = 32
@@ -73,11 +77,33 @@ class Settings(NamedTuple):
     """Whether contexts are wanted too."""
     dtype: torch.dtype = torch.float32
     """Of what the products multiply; sums are in float32, and so are states."""
+    chain: bool = False
+    """Whether right children alone have children."""
 
+    def width(self, d: int) -> int:
+        """How many vertices of a level have children."""
+        return 1 if self.chain else 1 << d
 
-def _rows(d: int, batch: int) -> slice:
-    """Of one level among all of them."""
-    return slice(batch * ((1 << d) - 1), batch * ((2 << d) - 1))
+    def above(self, d: int) -> int:
+        """How many vertices above a level have children."""
+        return d if self.chain else (1 << d) - 1
+
+    def first(self, d: int) -> int:
+        """The first vertex of a level that has children: in heap order, or, in a chain, level by level."""
+        return 2 * d if self.chain else (1 << d) - 1
+
+    def shifted(self, of_vertices: Tensor, d: int) -> Tensor:
+        """(B, V, …) → from where a kernel, which knows a level's width, finds the vertices below it."""
+        return of_vertices[:, 2 * d :] if self.chain else of_vertices
+
+    def rows(self, d: int, batch: int) -> slice:
+        """Of one level among all of them."""
+        return slice(batch * self.above(d), batch * (self.above(d) + self.width(d)))
+
+    def places(self, d: int) -> tuple[int, int, int]:
+        """Of dropout at a level: of states, of queries, of leaves' logits."""
+        state, query, leaf = (FURTHER * n for n in (1, 2, 3)) if self.chain else (STATE, QUERY, LEAF)
+        return state + d, query + d, leaf + d
 
 
 class _Buffers(NamedTuple):
@@ -90,15 +116,15 @@ class _Buffers(NamedTuple):
     queries: Tensor  # (R − B, H): before normalisation
 
     @classmethod
-    def empty(cls, states: Tensor, depth: int, dtype: torch.dtype) -> _Buffers:
-        B, _, H = states.shape
-        rows = B * ((1 << depth) - 1)
+    def empty(cls, root: Tensor, s: Settings) -> _Buffers:
+        B, H = root.shape
+        rows = B * s.above(s.depth)
         sizes = ((rows, 2 * H), (rows, 2 * H), (rows, 4 * H), (rows - B, H), (rows - B, H))
-        return cls(*(states.new_empty(size, dtype=dtype) for size in sizes))
+        return cls(*(root.new_empty(size, dtype=s.dtype) for size in sizes))
 
-    def level(self, d: int, batch: int) -> _Buffers:
+    def level(self, s: Settings, d: int, batch: int) -> _Buffers:
         """The rows of one level; there are no queries at the root."""
-        inner = _rows(d, batch)
+        inner = s.rows(d, batch)
         asked = slice(max(0, inner.start - batch), inner.stop - batch)
         return _Buffers(self.cat[inner], self.hidden[inner], self.made[inner], self.dropped[asked], self.queries[asked])
 
@@ -110,9 +136,9 @@ class _Sums(NamedTuple):
     of: tuple[Tensor, ...]
 
     @classmethod
-    def empty(cls, root: Tensor, width: int, rows: list[int]) -> _Sums:
+    def empty(cls, root: Tensor, width: int, s: Settings, rows: list[int]) -> _Sums:
         """rows: of a program, level by level"""
-        programs = [triton.cdiv(len(root) << d, each) for d, each in enumerate(rows)]
+        programs = [triton.cdiv(len(root) * s.width(d), each) for d, each in enumerate(rows)]
         buffer = root.new_empty(sum(programs), width)
         return cls(buffer, buffer.split(programs))
 
@@ -123,8 +149,8 @@ def _query_norm(w: Weights, s: Settings) -> Normalisation:
 
 def _leaves(states: Tensor, logits: Tensor, w: Weights, s: Settings, d: int) -> Leaves:
     """The logits of the vertices of one level."""
-    first = (1 << d) - 1
-    return Leaves(states[:, first:], states.stride(0), w.leaf, logits[:, first:], logits.stride(0), s.p, LEAF + d)
+    first, place = s.first(d), s.places(d)[2]
+    return Leaves(states[:, first:], states.stride(0), w.leaf, logits[:, first:], logits.stride(0), s.p, place)
 
 
 class _Expansion(torch.autograd.Function):
@@ -137,28 +163,30 @@ class _Expansion(torch.autograd.Function):
         settings: Settings, *weights: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         (B, H), s, w, sources = root.shape, settings, Weights(*weights), Sources(keys, values, mask)
-        states = root.new_empty(B, (2 << s.depth) - 1, H)
-        logits = root.new_zeros(B, (2 << s.depth) - 1)
-        buffers = _Buffers.empty(states, s.depth, s.dtype)
+        states = root.new_empty(B, 2 * s.above(s.depth) + 1, H)
+        logits = root.new_zeros(B, 2 * s.above(s.depth) + 1)
+        buffers = _Buffers.empty(root, s)
         m = w.multiplied(s.dtype)
         states[:, 0] = root
         enter[(triton.cdiv(B, ROWS),)](
             root, context, buffers.cat, w.leaf, logits, seed, B, logits.stride(0),
-            P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS, num_warps=WARPS,
+            P=s.p, PLACE=s.places(0)[0], PLACE_LEAF=s.places(0)[2], H=H, ROWS=ROWS, num_warps=WARPS,
         )  # fmt: skip
         for d in range(s.depth):
-            here, inner = buffers.level(d, B), d + 1 < s.depth
+            here, inner = buffers.level(s, d, B), d + 1 < s.depth
             if d:
                 torch.addmm(m.query_bias, here.dropped, m.query.T, out=here.queries)
                 leaves = _leaves(states, logits, w, s, d)
                 attend(here.queries, _query_norm(w, s), sources, here.cat[:, H:], seed, leaves=leaves)
             torch.ops.aten._addmm_activation.out(m.first_bias, here.cat, m.first.T, out=here.hidden)
             torch.addmm(m.second_bias, here.hidden, m.second.T, out=here.made)
-            below = buffers.level(d + 1, B) if inner else here
+            below = buffers.level(s, d + 1, B) if inner else here
+            place, place_query, _ = s.places(d + 1)
             children[(triton.cdiv(len(here.cat), ROWS),)](
-                here.made, here.cat, w.norm, w.norm_bias, states, below.dropped, below.cat, seed,
-                len(here.cat), 1 << d, states.stride(0), STATE + d + 1, QUERY + d + 1, s.eps,
-                P=s.p, P_QUERY=s.p_query, INNER=inner, EXACT=s.dtype == torch.float32, H=H, ROWS=ROWS, num_warps=WARPS,
+                here.made, here.cat, w.norm, w.norm_bias, s.shifted(states, d), below.dropped, below.cat, seed,
+                len(here.cat), s.width(d), states.stride(0), place, place_query, s.eps,
+                P=s.p, P_QUERY=s.p_query, INNER=inner, ONLY=int(s.chain), EXACT=s.dtype == torch.float32,
+                H=H, ROWS=ROWS, num_warps=WARPS,
             )  # fmt: skip
         ctx.save_for_backward(root, context, keys, values, mask, seed, states, *weights, *buffers)
         ctx.settings = settings
@@ -179,20 +207,21 @@ class _Expansion(torch.autograd.Function):
         of_logits = (zero.expand(states.shape[:2]) if grad_logits is None else grad_logits).contiguous()
         grads = _Buffers(*(torch.empty_like(buffer) for buffer in buffers))
         m = w.multiplied(s.dtype)
-        repeats = [REPEAT if B << d >= MANY else 1 for d in range(s.depth)]
-        sums = _Sums.empty(root, 6 * H, [ROWS * times for times in repeats])
-        hidden_sums = _Sums.empty(root, 2 * H, [ROWS_SUMMED] * s.depth)
-        left = Gradients.empty((1 << s.depth) - 2, 1 << (s.depth - 1), sources, s.dtype, leaves=True)
+        repeats = [REPEAT if B * s.width(d) >= MANY else 1 for d in range(s.depth)]
+        sums = _Sums.empty(root, 6 * H, s, [ROWS * times for times in repeats])
+        hidden_sums = _Sums.empty(root, 2 * H, s, [ROWS_SUMMED] * s.depth)
+        left = Gradients.empty(s.above(s.depth) - 1, s.width(s.depth - 1), sources, s.dtype, leaves=True)
         of_gated = root
         for d in reversed(range(s.depth)):
-            here, there, inner = buffers.level(d, B), grads.level(d, B), d + 1 < s.depth
-            below, of_parent = grads.level(d + 1, B) if inner else there, root.new_empty(len(here.cat), H)
+            here, there, inner = buffers.level(s, d, B), grads.level(s, d, B), d + 1 < s.depth
+            below, of_parent = grads.level(s, d + 1, B) if inner else there, root.new_empty(len(here.cat), H)
             children_backward[(len(sums.of[d]),)](
-                here.made, here.cat, states, w.norm, w.norm_bias, of_states, below.dropped, below.cat, of_gated, w.leaf,
-                of_logits, seed, there.made, of_parent, sums.of[d], len(here.cat), 1 << d, states.stride(0),
-                of_logits.stride(0), STATE + d + 1, QUERY + d + 1, LEAF + d + 1, s.eps,
-                P=s.p, P_QUERY=s.p_query, INNER=inner, EXACT=s.dtype == torch.float32, H=H, ROWS=ROWS,
-                REPEAT=repeats[d], num_warps=WARPS,
+                here.made, here.cat, s.shifted(states, d), w.norm, w.norm_bias, s.shifted(of_states, d),
+                below.dropped, below.cat, of_gated, w.leaf, s.shifted(of_logits, d), seed,
+                there.made, of_parent, sums.of[d], len(here.cat), s.width(d), states.stride(0),
+                of_logits.stride(0), *s.places(d + 1), s.eps,
+                P=s.p, P_QUERY=s.p_query, INNER=inner, ONLY=int(s.chain), EXACT=s.dtype == torch.float32,
+                H=H, ROWS=ROWS, REPEAT=repeats[d], num_warps=WARPS,
             )  # fmt: skip
             of_gated = of_parent
             torch.mm(there.made, m.second, out=there.hidden)
@@ -203,11 +232,11 @@ class _Expansion(torch.autograd.Function):
             )  # fmt: skip
             torch.mm(there.hidden, m.first, out=there.cat)
             if grad_contexts is not None:
-                there.cat[:, H:] += grad_contexts[_rows(d, B)]
+                there.cat[:, H:] += grad_contexts[s.rows(d, B)]
             if d:
                 attend_back(
                     here.queries, _query_norm(w, s), sources, there.cat[:, H:], here.cat[:, H:], seed, left,
-                    there.queries, (1 << d) - 2, inner, leaves=_leaves(states, of_logits, w, s, d),
+                    there.queries, s.above(d) - 1, inner, leaves=_leaves(states, of_logits, w, s, d),
                 )  # fmt: skip
                 torch.mm(there.queries, m.query, out=there.dropped)
         of_root, of_context = torch.empty_like(root), torch.empty_like(context)
@@ -215,7 +244,7 @@ class _Expansion(torch.autograd.Function):
         leave[(triton.cdiv(B, ROWS),)](
             root, context, of_states, grads.cat, of_gated, w.leaf, of_logits, seed, of_root, of_context, of_leaf,
             B, states.stride(0), of_logits.stride(0),
-            P=s.p, PLACE=STATE, PLACE_LEAF=LEAF, H=H, ROWS=ROWS, num_warps=WARPS,
+            P=s.p, PLACE=s.places(0)[0], PLACE_LEAF=s.places(0)[2], H=H, ROWS=ROWS, num_warps=WARPS,
         )  # fmt: skip
         # a tree of one level asks nothing of the source
         asked = left.totals(sources, _query_norm(w, s)) if s.depth > 1 else None
@@ -244,15 +273,15 @@ def _weight_gradients(
     return *of_query, *of_first, *of_second, of_norm, of_norm_bias, of_leaf
 
 
-def can_expand(positions: int, width: int, depth: int, batch: int, dtype: torch.dtype) -> bool:
+def can_expand(positions: int, batch: int, width: int, s: Settings) -> bool:
     """Whether the kernels can do it: what they count must fit into 32 bits, too."""
-    return depth > 0 and fits(positions, width, dtype) and (batch << depth) * 4 * width < 1 << 31
+    return 0 < s.depth < FURTHER and fits(positions, width, s.dtype) and batch * s.width(s.depth) * 4 * width < 1 << 31
 
 
 def expand(
     root: Tensor, context: Tensor, sources: Sources, settings: Settings, weights: Weights, seed: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The tree below a root: root, context (B, H) → states (B, V, H), leaf logits (B, V), contexts of inner vertices.
+    """All below a root: root, context (B, H) → states (B, V, H), leaf logits (B, V), contexts of inner vertices.
 
     Contexts (B, V // 2, H) only where the settings ask for them.
     """
@@ -262,5 +291,5 @@ def expand(
     if not settings.contexts:
         return states, logits, None
     B, H = root.shape
-    levels = torch.split(contexts, [B << d for d in range(settings.depth)])
+    levels = torch.split(contexts, [B * settings.width(d) for d in range(settings.depth)])
     return states, logits, torch.cat([level.view(B, -1, H) for level in levels], 1)

@@ -43,15 +43,22 @@ def _parent(
     return state * keep(seed, place, row[:, None] * H + h[None, :], P)
 
 
+@triton.jit
+def _below(row, side, ONLY: tl.constexpr):
+    """The rows of children in buffers that have all of them, or, with ONLY = 1, the right ones."""
+    return (2 - ONLY) * row + side - ONLY
+
+
 @triton.jit(do_not_specialize=["rows", "level", "place", "place_query"])
 def children(
     made, cat, gamma, beta, states, query, next_cat, seed, rows, level, state_batch, place, place_query, eps,
-    P: tl.constexpr, P_QUERY: tl.constexpr, INNER: tl.constexpr, EXACT: tl.constexpr, H: tl.constexpr,
-    ROWS: tl.constexpr,
+    P: tl.constexpr, P_QUERY: tl.constexpr, INNER: tl.constexpr, ONLY: tl.constexpr, EXACT: tl.constexpr,
+    H: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """made (rows, 4H), two gates and two candidates → the children's states, (b, vertex, H) state_batch apart.
 
-    And, where those have children too (INNER): dropout(state) (2 rows, H) for their queries, and cat's left half.
+    And, where those have children too (INNER; with ONLY = 1 the right ones alone): dropout(state) (rows below, H) for
+    their queries, and cat's left half.
     level: how many vertices it has, a power of two
     """
     row, h = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, H)
@@ -66,9 +73,9 @@ def children(
         child = parent + gate * (tanh(hat * scale + shift) - parent)
         vertex = b.to(tl.int64) * state_batch + (2 * level - 1 + 2 * a + side) * H
         tl.store(states + vertex[:, None] + h[None, :], child, mask=there)
-        below = 2 * row + side
-        unit = below[:, None] * H + h[None, :]
-        if INNER:
+        if INNER and side >= ONLY:
+            below = _below(row, side, ONLY)
+            unit = below[:, None] * H + h[None, :]
             tl.store(query + unit, child * keep(number, place_query, unit, P_QUERY), mask=there)
             to = next_cat + below[:, None] * (2 * H) + h[None, :]
             tl.store(to, child * keep(number, place, unit, P), mask=there)
@@ -76,25 +83,25 @@ def children(
 
 @triton.jit
 def _state_gradient(
-    grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, row, h, real, level, state_batch, leaf_batch,
-    place, place_query, place_leaf,
+    grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, row, at, h, real, level, state_batch,
+    leaf_batch, place, place_query, place_leaf,
     P: tl.constexpr, P_QUERY: tl.constexpr, QUERIES: tl.constexpr, INNER: tl.constexpr, H: tl.constexpr,
 ):  # fmt: skip
     """Of the states of some rows of a level (R, H), everything that comes together there.
 
     What is said of them outside; with QUERIES what comes through their queries; and where they are INNER what comes
-    through the production, its gates, and the logit of being a leaf.
+    through the production, its gates, and the logit of being a leaf. at: where they stand in the buffers of these
     """
     b, a, there = row // level, row % level, real[:, None]
     vertex = b.to(tl.int64) * state_batch + (level - 1 + a) * H
     grad = tl.load(grad_states + vertex[:, None] + h[None, :], mask=there, other=0.0)
-    unit = row[:, None] * H + h[None, :]
+    unit = at[:, None] * H + h[None, :]
     if QUERIES:
         grad += tl.load(of_query + unit, mask=there, other=0.0).to(tl.float32) * keep(
             number, place_query, unit, P_QUERY
         )
     if INNER:
-        double = row[:, None] * (2 * H) + h[None, :]
+        double = at[:, None] * (2 * H) + h[None, :]
         through = tl.load(of_cat + double, mask=there, other=0.0).to(tl.float32)
         through += tl.load(of_gated + unit, mask=there, other=0.0)
         grad += through * keep(number, place, unit, P)
@@ -107,8 +114,8 @@ def _state_gradient(
 def children_backward(
     made, cat, states, gamma, beta, grad_states, of_query, of_cat, of_gated, leaf, of_leaf, seed,
     of_made, of_parent, sums, rows, level, state_batch, leaf_batch, place, place_query, place_leaf, eps,
-    P: tl.constexpr, P_QUERY: tl.constexpr, INNER: tl.constexpr, EXACT: tl.constexpr, H: tl.constexpr,
-    ROWS: tl.constexpr, REPEAT: tl.constexpr,
+    P: tl.constexpr, P_QUERY: tl.constexpr, INNER: tl.constexpr, ONLY: tl.constexpr, EXACT: tl.constexpr,
+    H: tl.constexpr, ROWS: tl.constexpr, REPEAT: tl.constexpr,
 ):  # fmt: skip
     """The derivative of ``children``: → of_made (rows, 4H), of_parent (rows, H).
 
@@ -133,8 +140,9 @@ def children_backward(
             hat, inverse = normalised(tl.load(made + at + 2 * H, mask=there, other=0.0).to(tl.float32), eps, H)
             candidate = tanh(hat * scale + shift)
             grad = _state_gradient(
-                grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, 2 * row + side, h, row < rows,
-                2 * level, state_batch, leaf_batch, place, place_query, place_leaf, P, P_QUERY, INNER, INNER, H,
+                grad_states, of_query, of_cat, of_gated, leaf, of_leaf, number, 2 * row + side, _below(row, side, ONLY),
+                h, row < rows, 2 * level, state_batch, leaf_batch, place, place_query, place_leaf,
+                P, P_QUERY, INNER and side >= ONLY, INNER and side >= ONLY, H,
             )  # fmt: skip
             of_gate = grad * (candidate - parent) * gate * (1.0 - gate)
             inner = grad * gate * (1.0 - candidate * candidate)
@@ -181,8 +189,8 @@ def leave(
     row, h = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, H)
     there, unit, number = (row < rows)[:, None], row[:, None] * H + h[None, :], tl.load(seed)
     grad = _state_gradient(
-        grad_states, of_cat, of_cat, of_gated, leaf, of_leaf, number, row, h, row < rows, 1, state_batch, leaf_batch,
-        PLACE, 0, PLACE_LEAF, P, 0.0, False, True, H,
+        grad_states, of_cat, of_cat, of_gated, leaf, of_leaf, number, row, row, h, row < rows, 1, state_batch,
+        leaf_batch, PLACE, 0, PLACE_LEAF, P, 0.0, False, True, H,
     )  # fmt: skip
     tl.store(of_state + unit, grad, mask=there)
     of_logit = tl.load(of_leaf + row.to(tl.int64) * leaf_batch, mask=row < rows, other=0.0)[:, None]
