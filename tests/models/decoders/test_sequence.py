@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from torch_ctree.models import ModelError, Seq2Seq
+from torch_ctree.models.decoders import production
 from torch_ctree.models.decoders.ctree import CTree
 from torch_ctree.models.decoders.production import ProductionSequence
 from torch_ctree.models.decoders.rnn import RNNDecoder
@@ -31,6 +32,9 @@ CHAINS = {
     if output != "linear" or decoder in WITHOUT_RECURRENCE
 }
 every_chain = pytest.mark.parametrize("settings", CHAINS.values(), ids=CHAINS)
+SEARCHED = {name: settings for name, settings in CHAINS.items() if settings["decoder"] != "production"}
+every_searched = pytest.mark.parametrize("settings", SEARCHED.values(), ids=SEARCHED)
+EXACT = {name: settings for name, settings in CHAINS.items() if settings["decoder"] == "production"}
 
 
 def chain(model: Seq2Seq) -> SequenceDecoder:
@@ -195,7 +199,7 @@ def test_the_answer_has_the_log_prob_that_score_gives_it(settings, beam):
             torch.testing.assert_close(model.score(answered), best.log_prob[rank])
 
 
-@every_chain
+@every_searched
 def test_decode_is_the_first_of_topk(settings):
     """With as wide a beam."""
     batch = some_batch()
@@ -206,7 +210,7 @@ def test_decode_is_the_first_of_topk(settings):
         torch.testing.assert_close(one.log_prob, several.log_prob[0])
 
 
-@every_chain
+@every_searched
 def test_a_beam_of_one_takes_the_best_word_at_every_step(settings):
     """The probability that a sentence goes on with a word: the sum over all that do, by ``score``."""
     for seed in range(4):
@@ -226,6 +230,32 @@ def test_a_beam_of_one_takes_the_best_word_at_every_step(settings):
         best = model.decode(make_batch([source], [[0]]))
         assert unpadded(best.tokens, best.lengths) == [said]
         assert best.log_prob.item() == pytest.approx(scores[said])
+
+
+@pytest.mark.parametrize("settings", EXACT.values(), ids=EXACT)
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("places", [2, 3, 32])
+def test_where_no_word_sees_another_the_best_answer_is_the_best_of_all(settings, depth, places, monkeypatch):
+    monkeypatch.setattr(production, "FIRST", places)
+    for seed in range(4):
+        model, (sources, _) = tiny_model(seed, **settings, target_words=2), some_pairs()
+        best = model.decode(make_batch(sources, [[0]] * 4), depth=depth)
+        found = unpadded(best.tokens, best.lengths)
+        for b, source in enumerate(sources):
+            scores = scores_of_all(model, source, 1 << depth, depth)
+            assert best.log_prob[b].item() == pytest.approx(max(scores.values()), abs=1e-10)
+            assert scores[found[b]] == pytest.approx(max(scores.values()), abs=1e-10)
+
+
+def test_places_that_no_answer_reaches_are_not_looked_at(monkeypatch):
+    model, looked = tiny_model(decoder="production", depth=8, target_words=1), []  # a word costs nothing
+    torch.nn.init.constant_(chain(model).over.bias, 30)
+    forced = ProductionSequence.forced
+    monkeypatch.setattr(ProductionSequence, "forced", lambda *given: looked.append(given[2].shape[1]) or forced(*given))
+    assert model.decode(some_batch()).lengths.tolist() == [1] * 4
+    torch.nn.init.constant_(chain(model).over.bias, -30)
+    assert model.decode(some_batch()).lengths.tolist() == [256] * 4
+    assert looked == [32, 32, 64, 128, 256, 257]
 
 
 @every_chain

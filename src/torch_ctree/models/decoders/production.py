@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from torch_ctree.models import fused
 from torch_ctree.models.activation import Activation
 from torch_ctree.models.attention import Memory
 from torch_ctree.models.configuration import ModelConfig
+from torch_ctree.models.decoders.decoder import Decoded
 from torch_ctree.models.decoders.sequence import Places, SequenceDecoder, State, Step
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.expanding import expanded
 from torch_ctree.models.production import Production
+
+FIRST = 32
+"""So many places are looked at before it is asked whether an answer can be longer."""
 
 
 class ProductionSequence(SequenceDecoder):
@@ -50,3 +55,22 @@ class ProductionSequence(SequenceDecoder):
             return super().forced(encoding, words, nodes)
         states, logits, _ = found  # of the root, and of two children of it and of each right one
         return Places(states[:, 1::2], None, logits[:, : 2 * steps : 2])
+
+    @torch.no_grad()
+    def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
+        """The best answer, exactly; or the k best of a beam search (not necessarily the best of all): (k, B, …)"""
+        if k != 1:
+            return super().topk(encoding, k, max_length, depth)
+        longest, most = self.longest(depth), self.most(max_length, depth)
+        nodes, places = self.nodes(encoding), min(FIRST, most + 1)
+        while True:
+            before = encoding.tokens.new_empty(len(encoding.root), places)  # which no word sees
+            found = self.forced(encoding, before, nodes)
+            said, ends = self.log_probs(found, encoding, nodes, 0, longest).split([self.end, 1], -1)
+            best, words = said.max(-1)  # (B, places)
+            goes_on = best.cumsum(-1)  # log p of the best n words and more
+            whole = goes_on[:, :-1] + ends[:, 1:, 0]  # of the best n words and no more, n = 1, 2, …
+            log_prob, length = whole.max(-1)
+            if places > most or bool((goes_on[:, -1] <= log_prob).all()):  # nothing that is longer can be better
+                return Decoded(words[None], length[None] + 1, log_prob[None])
+            places = min(2 * places, most + 1)

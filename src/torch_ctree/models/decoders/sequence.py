@@ -95,6 +95,13 @@ class SequenceDecoder(Decoder):
         """2^depth words."""
         return 1 << chosen_depth(depth, self.depth)
 
+    def most(self, max_length: int | None, depth: int | None) -> int:
+        """How many words an answer may have."""
+        if max_length is None:
+            return self.longest(depth)
+        check_count("max_length", max_length)
+        return min(max_length, self.longest(depth))
+
     def log_probs(self, places: Places, encoding: Encoding, nodes: Memory, first: int, longest: int) -> Tensor:
         """places (B, N) of words number first, first + 1, … → log p(word), (B, N, words + 1)"""
         features, contexts, over = places
@@ -123,10 +130,7 @@ class SequenceDecoder(Decoder):
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
         """The k best of a beam search (not necessarily the best of all): (k, B, …)"""
         check_count("k", k)
-        if max_length is not None:
-            check_count("max_length", max_length)
-        longest = self.longest(depth)
-        most = longest if max_length is None else min(max_length, longest)
+        longest, most = self.longest(depth), self.most(max_length, depth)
         beams = Beams(len(encoding.root), max(k, self.beam), self.end, encoding.root)
         wide = _repeated(encoding, max(k, self.beam))  # beams of a sentence side by side: (B · W, …)
         nodes, state = self.nodes(wide), self.begin(wide)
