@@ -34,8 +34,7 @@ class ModelConfig:
     slots: of Ordered Memory
     layers: of the deep bidirectional encoder ``birnn``
     decoder_layers: of the decoders ``gru`` and ``lstm``
-    beam: how many beginnings the search of a sequential decoder keeps; a tree is searched exactly, and
-        so is ``production`` for its best answer
+    beam: how many beginnings the search of a sequential decoder keeps; a tree is searched exactly
     dropout: everywhere but in attention
     attention_dropout: of the queries and keys of attention; of what a grammar finds phrases by
     operators: of a grammar

@@ -32,9 +32,6 @@ CHAINS = {
     if output != "linear" or decoder in WITHOUT_RECURRENCE
 }
 every_chain = pytest.mark.parametrize("settings", CHAINS.values(), ids=CHAINS)
-SEARCHED = {name: settings for name, settings in CHAINS.items() if settings["decoder"] != "production"}
-every_searched = pytest.mark.parametrize("settings", SEARCHED.values(), ids=SEARCHED)
-EXACT = {name: settings for name, settings in CHAINS.items() if settings["decoder"] == "production"}
 
 
 def chain(model: Seq2Seq) -> SequenceDecoder:
@@ -199,7 +196,7 @@ def test_the_answer_has_the_log_prob_that_score_gives_it(settings, beam):
             torch.testing.assert_close(model.score(answered), best.log_prob[rank])
 
 
-@every_searched
+@every_chain
 def test_decode_is_the_first_of_topk(settings):
     """With as wide a beam."""
     batch = some_batch()
@@ -210,7 +207,7 @@ def test_decode_is_the_first_of_topk(settings):
         torch.testing.assert_close(one.log_prob, several.log_prob[0])
 
 
-@every_searched
+@every_chain
 def test_a_beam_of_one_takes_the_best_word_at_every_step(settings):
     """The probability that a sentence goes on with a word: the sum over all that do, by ``score``."""
     for seed in range(4):
@@ -232,19 +229,21 @@ def test_a_beam_of_one_takes_the_best_word_at_every_step(settings):
         assert best.log_prob.item() == pytest.approx(scores[said])
 
 
-@pytest.mark.parametrize("settings", EXACT.values(), ids=EXACT)
-@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("max_length", [None, 1, 5, 7, 8])
 @pytest.mark.parametrize("places", [2, 3, 32])
-def test_where_no_word_sees_another_the_best_answer_is_the_best_of_all(settings, depth, places, monkeypatch):
+def test_many_places_together_as_one_after_the_other(output, max_length, places, monkeypatch):
     monkeypatch.setattr(production, "FIRST", places)
+    batch = some_batch()
     for seed in range(4):
-        model, (sources, _) = tiny_model(seed, **settings, target_words=2), some_pairs()
-        best = model.decode(make_batch(sources, [[0]] * 4), depth=depth)
-        found = unpadded(best.tokens, best.lengths)
-        for b, source in enumerate(sources):
-            scores = scores_of_all(model, source, 1 << depth, depth)
-            assert best.log_prob[b].item() == pytest.approx(max(scores.values()), abs=1e-10)
-            assert scores[found[b]] == pytest.approx(max(scores.values()), abs=1e-10)
+        model = tiny_model(seed, decoder="production", output=output, depth=3)
+        torch.nn.init.normal_(chain(model).over.bias, -1)
+        together = model.decode(batch, max_length=max_length)
+        with monkeypatch.context() as patch:
+            patch.setattr(ProductionSequence, "topk", SequenceDecoder.topk)
+            after = model.decode(batch, max_length=max_length)
+        assert unpadded(together.tokens, together.lengths) == unpadded(after.tokens, after.lengths)
+        torch.testing.assert_close(together.log_prob, after.log_prob)
 
 
 def test_places_that_no_answer_reaches_are_not_looked_at(monkeypatch):

@@ -58,19 +58,21 @@ class ProductionSequence(SequenceDecoder):
 
     @torch.no_grad()
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
-        """The best answer, exactly; or the k best of a beam search (not necessarily the best of all): (k, B, …)"""
-        if k != 1:
+        """The k best of a beam search: (k, B, …); with a beam of one, many places are looked at together."""
+        if (k, self.beam) != (1, 1):
             return super().topk(encoding, k, max_length, depth)
         longest, most = self.longest(depth), self.most(max_length, depth)
         nodes, places = self.nodes(encoding), min(FIRST, most + 1)
         while True:
             before = encoding.tokens.new_empty(len(encoding.root), places)  # which no word sees
             found = self.forced(encoding, before, nodes)
-            said, ends = self.log_probs(found, encoding, nodes, 0, longest).split([self.end, 1], -1)
-            best, words = said.max(-1)  # (B, places)
-            goes_on = best.cumsum(-1)  # log p of the best n words and more
-            whole = goes_on[:, :-1] + ends[:, 1:, 0]  # of the best n words and no more, n = 1, 2, …
-            log_prob, length = whole.max(-1)
-            if places > most or bool((goes_on[:, -1] <= log_prob).all()):  # nothing that is longer can be better
-                return Decoded(words[None], length[None] + 1, log_prob[None])
+            log_probs = self.log_probs(found, encoding, nodes, 0, longest)
+            ends, (best, words) = log_probs[..., -1], log_probs[..., :-1].max(-1)  # (B, places) each
+            over = ends > best
+            over[:, most:] = True  # no room for more words
+            if bool(over.any(-1).all()):
+                break
             places = min(2 * places, most + 1)
+        lengths = over.int().argmax(-1)  # the first place where it is over
+        log_prob = nn.functional.pad(best.cumsum(-1), (1, -1)) + ends  # of so many words and no more
+        return Decoded(words[None, :, : lengths.max()], lengths[None], log_prob.gather(1, lengths[:, None]).T)
