@@ -74,7 +74,7 @@ def test_parameters_of_the_recurrent_models(layers, decoder_layers):
     h, S, T = 16, 7, 5
     encoder = S * h + layers * 2 * gru(h, h // 2) + linear(layers * h, h)
     mlp = linear(2 * h, h) + 2 * h + linear(h, T)
-    around = (T + 1) * h + 2 * projection(h) + mlp + linear(2 * h, 1) + linear(h, decoder_layers * h)
+    around = (T + 1) * h + 2 * projection(h) + mlp + linear(2 * h, 2) + linear(h, decoder_layers * h)
     for decoder, recurrence in (("gru", gru(h, h)), ("lstm", gru(h, h) // 3 * 4)):
         config = ModelConfig("birnn", decoder, "mlp", width=h, layers=layers, decoder_layers=decoder_layers, depth=3)
         expected = encoder + around + decoder_layers * recurrence

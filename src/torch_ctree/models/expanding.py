@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torch_ctree.models import fused
 from torch_ctree.models.attention import Attention, Memory
+from torch_ctree.models.leaf import Leaf
 from torch_ctree.models.production import Production
 
 Expanded = tuple[Tensor, Tensor, Tensor | None]
@@ -16,7 +16,7 @@ Expanded = tuple[Tensor, Tensor, Tensor | None]
 def expanded(
     production: Production,
     attention: Attention,
-    leaf: nn.Linear,
+    leaf: Leaf,
     root: Tensor,
     context: Tensor,
     nodes: Memory,
@@ -28,7 +28,6 @@ def expanded(
 ) -> Expanded | None:
     """All below a root (B, H) and its context (B, H); None where there are no kernels for it.
 
-    leaf: of [h; c], one logit, or two whose difference it is
     dropout: its probability, of states
     contexts: whether they are wanted
     chain: whether right children alone have children; then vertices are the root and two of each level
@@ -43,13 +42,10 @@ def expanded(
     settings = expansion.Settings(depth, p, p_query, ask_norm.eps, norm.eps, contexts, dtype, chain)
     if not expansion.can_expand(nodes.values.shape[1], len(root), root.shape[1], settings):
         return None
-    row, bias = leaf.weight[0], leaf.bias[:1]
-    if leaf.out_features == 2:
-        row, bias = row - leaf.weight[1], bias - leaf.bias[1:]
     weights = expansion.Weights(
         *(ask.weight, ask.bias, ask_norm.weight, ask_norm.bias),
         *(production.first.weight, production.first.bias, production.second.weight, production.second.bias),
-        *(norm.weight, norm.bias, torch.cat([row, bias])),
+        *(norm.weight, norm.bias, leaf.row()),
     )
     sources = expansion.Sources(nodes.keys.transpose(1, 2), nodes.values, nodes.mask[:, 0])
     seed = chance.new_seed(root.device)

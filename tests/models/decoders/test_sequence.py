@@ -39,6 +39,12 @@ def chain(model: Seq2Seq) -> SequenceDecoder:
     return model.decoder
 
 
+def rather(model: Seq2Seq, end: float) -> None:
+    """Let it end the sooner the higher this is."""
+    with torch.no_grad():
+        chain(model).leaf.bias.copy_(torch.tensor([end, 0.0]))
+
+
 # --- by hand ----------------------------------------------------------------------------------------------------------
 
 
@@ -90,8 +96,8 @@ def derived(model: Seq2Seq, source, sentence, longest):
     for place, word in enumerate([*sentence, end]):
         state, asked = by_hand.step(before)
         context = plain.context(decoder.attention, state, seen.nodes)
-        (over,) = plain.linear(decoder.over, asked)
-        p_end = 0.0 if place == 0 else 1.0 if place >= longest else 1 / (1 + math.exp(-over))
+        p_leaf, _ = plain.softmax(plain.linear(decoder.leaf, asked))
+        p_end = 0.0 if place == 0 else 1.0 if place >= longest else p_leaf
         if word == end:
             return total + math.log(p_end)
         total += math.log(1 - p_end) + plain.log_softmax(plain.word_logits(decoder.output, state, context, seen))[word]
@@ -127,7 +133,7 @@ def test_production_is_the_tree_that_branches_to_the_right():
 def test_lexical_attention_can_end_what_it_says_of_one_word(decoder):
     """Whatever looks at the one word of a source finds the same; but one place is not like another."""
     model = tiny_model(decoder=decoder, output="lexical-attention")
-    torch.nn.init.normal_(chain(model).over.weight)
+    torch.nn.init.normal_(chain(model).leaf.weight)
     encoding = model.encode(make_batch([[1]], [[0]]))
     nodes, words = chain(model).nodes(encoding), torch.full((1, 3), 2)
     log_probs = chain(model).log_probs(chain(model).forced(encoding, words, nodes), encoding, nodes, 1, 8)
@@ -237,7 +243,7 @@ def test_many_places_together_as_one_after_the_other(output, max_length, places,
     batch = some_batch()
     for seed in range(4):
         model = tiny_model(seed, decoder="production", output=output, depth=3)
-        torch.nn.init.normal_(chain(model).over.bias, -1)
+        rather(model, -1)
         together = model.decode(batch, max_length=max_length)
         with monkeypatch.context() as patch:
             patch.setattr(ProductionSequence, "topk", SequenceDecoder.topk)
@@ -248,11 +254,11 @@ def test_many_places_together_as_one_after_the_other(output, max_length, places,
 
 def test_places_that_no_answer_reaches_are_not_looked_at(monkeypatch):
     model, looked = tiny_model(decoder="production", depth=8, target_words=1), []  # a word costs nothing
-    torch.nn.init.constant_(chain(model).over.bias, 30)
+    rather(model, 30)
     forced = ProductionSequence.forced
     monkeypatch.setattr(ProductionSequence, "forced", lambda *given: looked.append(given[2].shape[1]) or forced(*given))
     assert model.decode(some_batch()).lengths.tolist() == [1] * 4
-    torch.nn.init.constant_(chain(model).over.bias, -30)
+    rather(model, -30)
     assert model.decode(some_batch()).lengths.tolist() == [256] * 4
     assert looked == [32, 32, 64, 128, 256, 257]
 

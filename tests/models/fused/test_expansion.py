@@ -52,10 +52,16 @@ def a_decoder(**settings: Any) -> CTree:
     return decoder.to(DEVICE)
 
 
-def outcome(decoder: CTree, encoding: Encoding, depth: int, on: bool) -> dict[str, Tensor]:
-    """The logits of words and leaves, and the gradients of something that depends on all of them."""
+def gradients(goal: Tensor, decoder: nn.Module, encoding: Encoding) -> dict[str, Tensor]:
+    """Of all of the decoder's weights and of the source that it depends on."""
     wanted = {"root": encoding.root, "internal": encoding.internal, "leaves": encoding.leaves}
     wanted |= dict(decoder.named_parameters())
+    grads = torch.autograd.grad(goal, list(wanted.values()), allow_unused=True)
+    return {name: grad for name, grad in zip(wanted, grads, strict=True) if grad is not None}
+
+
+def outcome(decoder: CTree, encoding: Encoding, depth: int, on: bool) -> dict[str, Tensor]:
+    """The logits of words and leaves, and the gradients of something that depends on all of them."""
     with fused.switched(on):
         tree = decoder.expand(encoding, depth)
         logits = decoder.output.logits(tree.states, tree.contexts, encoding)
@@ -65,9 +71,7 @@ def outcome(decoder: CTree, encoding: Encoding, depth: int, on: bool) -> dict[st
         for tensor in (logits, tree.leaf_logits[:, : (1 << depth) - 1], tree.states)
     )
     assert isinstance(goal, Tensor)
-    grads = torch.autograd.grad(goal, list(wanted.values()), allow_unused=True)
-    found = {"logits": logits, "leaf logits": tree.leaf_logits}
-    return found | {name: grad for name, grad in zip(wanted, grads, strict=True) if grad is not None}
+    return {"logits": logits, "leaf logits": tree.leaf_logits} | gradients(goal, decoder, encoding)
 
 
 def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
@@ -157,15 +161,10 @@ def test_dropout_in_the_expansion(monkeypatch):
 
 def expanded(decoder: CTree, encoding: Encoding, depth: int, on: bool) -> dict[str, Tensor]:
     """States, logits, and the gradients of the decoder's weights and of the source."""
-    wanted = {"root": encoding.root, "internal": encoding.internal}
-    wanted |= {name: parameter for name, parameter in decoder.named_parameters() if not name.startswith("output")}
     with fused.switched(on):
         tree = decoder.expand(encoding, depth)
     goal = tree.states.square().sum() + tree.leaf_logits.sin().sum()
-    grads = torch.autograd.grad(goal, list(wanted.values()), allow_unused=True)
-    return {"states": tree.states, "logits": tree.leaf_logits} | {
-        name: grad for name, grad in zip(wanted, grads, strict=True) if grad is not None
-    }
+    return {"states": tree.states, "logits": tree.leaf_logits} | gradients(goal, decoder, encoding)
 
 
 # --- a chain ----------------------------------------------------------------------------------------------------------
@@ -182,18 +181,13 @@ def a_chain(**settings: Any) -> ProductionSequence:
 
 def said(decoder: ProductionSequence, encoding: Encoding, steps: int, on: bool) -> dict[str, Tensor]:
     """Where words are said, and the gradients of the decoder's weights and of the source."""
-    wanted = {"root": encoding.root, "internal": encoding.internal}
-    wanted |= {name: parameter for name, parameter in decoder.named_parameters() if not name.startswith("output")}
     with fused.switched(on):
         words = torch.zeros(len(encoding.root), steps, dtype=torch.long, device=DEVICE)
         features, contexts, over = decoder.forced(encoding, words, decoder.nodes(encoding))
     assert contexts is None
     assert features.shape == (len(encoding.root), steps, encoding.root.shape[1])
     goal = features.square().sum() + over.sin().sum()
-    grads = torch.autograd.grad(goal, list(wanted.values()), allow_unused=True)
-    return {"features": features, "over": over} | {
-        name: grad for name, grad in zip(wanted, grads, strict=True) if grad is not None
-    }
+    return {"features": features, "over": over} | gradients(goal, decoder, encoding)
 
 
 @pytest.mark.parametrize("context", ["nodes", "root"])

@@ -16,6 +16,7 @@ from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
 from torch_ctree.models.expanding import expanded
+from torch_ctree.models.leaf import Leaf
 from torch_ctree.models.output import output_layer
 from torch_ctree.models.production import Production
 from torch_ctree.trees import Derivation, Emission, LatentTree, LinearEmission, TokenLogits
@@ -46,8 +47,7 @@ class CTree(TreeDecoder):
         self.root = nn.Linear(width, width)
         self.attention = Attention(width, config.attention_dropout)
         self.production = Production(width, self.activation)
-        self.leaf = nn.Linear(2 * width, 2)  # a softmax of two, as in the paper
-        nn.init.zeros_(self.leaf.weight)
+        self.leaf = Leaf(width)
         self.output = output_layer(config, words, source_words, self.attention)
         self.dropout = Dropout(config.dropout)
 
@@ -77,7 +77,7 @@ class CTree(TreeDecoder):
             return self._with_deepest(*found, nodes)
         states, contexts, leaf_logits = [state], [context], []
         for _ in range(depth):
-            leaf_logits.append(self.leaf_logit(state, context))
+            leaf_logits.append(self.leaf.logit(state, context, self.dropout))
             state = self.production(self.dropout(state), context).flatten(1, 2)  # (B, 2^d, H)
             states.append(state)
             if len(states) <= depth or self.output.needs_contexts:
@@ -93,11 +93,6 @@ class CTree(TreeDecoder):
             deepest = self.attention(states[:, contexts.shape[1] :], nodes)
             contexts = torch.cat([contexts, deepest], 1)
         return Expansion(states, contexts, leaf_logits)
-
-    def leaf_logit(self, state: Tensor, context: Tensor) -> Tensor:
-        """(B, Q, H) each → the logit of l_v, (B, Q)"""
-        leaf, split = self.leaf(self.dropout(torch.cat([state, context], -1))).unbind(-1)
-        return leaf - split
 
     def best(self, distribution: LatentTree) -> Derivation:
         """The best (target, tree) pairs, exactly."""

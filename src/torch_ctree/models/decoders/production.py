@@ -40,7 +40,7 @@ class ProductionSequence(SequenceDecoder):
     def step(self, state: State, word: Tensor, nodes: Memory) -> Step:
         """word (B,): the one before."""
         hidden, context = state
-        over = self.ending(hidden[:, None], context[:, None])
+        over = self.leaf.logit(hidden[:, None], context[:, None], self.dropout)
         said, following = self.production(self.dropout(hidden), context).unbind(1)
         after = following, self.attention(following[:, None], nodes)[:, 0]
         return Step(after, Places(said[:, None], None, over))
@@ -49,7 +49,7 @@ class ProductionSequence(SequenceDecoder):
         """All words in one call: (B, N) → N places"""
         (root, context), steps = self.begin(encoding), words.shape[1]
         found = expanded(
-            self.production, self.attention, self.over, root, context, nodes, steps, self.dropout.p, chain=True
+            self.production, self.attention, self.leaf, root, context, nodes, steps, self.dropout.p, chain=True
         )
         if found is None:
             return super().forced(encoding, words, nodes)

@@ -41,7 +41,7 @@ class RNNDecoder(SequenceDecoder):
     def place(self, features: Tensor, nodes: Memory) -> Places:
         """(B, N, H) → N places"""
         contexts = self.attention(features, nodes)
-        return Places(features, contexts, self.ending(features, contexts))
+        return Places(features, contexts, self.leaf.logit(features, contexts, self.dropout))
 
     def run(self, state: State, words: Tensor) -> tuple[Tensor, State]:
         """words (B, N) → outputs (B, N, H), and the state after them"""

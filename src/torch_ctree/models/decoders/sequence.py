@@ -17,6 +17,7 @@ from torch_ctree.models.decoders.beam import Beams
 from torch_ctree.models.decoders.decoder import Decoded, Decoder, chosen_depth
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
+from torch_ctree.models.leaf import Leaf
 from torch_ctree.models.output import output_layer
 from torch_ctree.trees.checks import check_count
 from torch_ctree.trees.kernels.torch import in_accumulation_dtype
@@ -59,8 +60,7 @@ class SequenceDecoder(Decoder):
         self.depth, self.beam, self.end = config.depth, config.beam, words
         self.context: Context = config.context
         self.attention = Attention(config.width, config.attention_dropout)
-        self.over = nn.Linear(2 * config.width, 1)
-        nn.init.zeros_(self.over.weight)
+        self.leaf = Leaf(config.width)
         self.output = output_layer(config, words, source_words, self.attention)
         self.dropout = Dropout(config.dropout)
 
@@ -81,10 +81,6 @@ class SequenceDecoder(Decoder):
         features, contexts, over = zip(*found, strict=True)
         known = None if contexts[0] is None else torch.cat(contexts, 1)
         return Places(torch.cat(features, 1), known, torch.cat(over, 1))
-
-    def ending(self, states: Tensor, contexts: Tensor) -> Tensor:
-        """(B, N, H) each → the logit that the sentence is over, (B, N)"""
-        return self.over(self.dropout(torch.cat([states, contexts], -1)))[..., 0]
 
     def nodes(self, encoding: Encoding) -> Memory:
         """What a state attends to."""
