@@ -18,11 +18,12 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "om-none": {"encoder": "ordered-memory", "contextualiser": "none"},
     "birnn": {"encoder": "birnn"},
     "spans": {"encoder": "spans"},
+    "transformer": {"encoder": "transformer"},
 }
-SEQUENTIAL = ("production", "gru", "lstm")
+SEQUENTIAL = ("production", "gru", "lstm", "transformer")
 DECODERS = ("ctree", *SEQUENTIAL)
 TREES = ("ctree", "grammar")
-WITHOUT_RECURRENCE = ("ctree", "production")
+WITHOUT_RECURRENCE = ("ctree", "production", "transformer")
 OUTPUTS = ("mlp", "linear", "lexical-attention")
 
 

@@ -14,6 +14,7 @@ from torch_ctree.models.attention import Attention
 from torch_ctree.models.encoders.ordered_memory import Cell
 from torch_ctree.models.output import MLP, LexicalAttention, Linear, Output
 from torch_ctree.models.production import Production
+from torch_ctree.models.transformer import Heads, Layer
 
 Vector = list[float]
 
@@ -136,6 +137,40 @@ def cell(layer: Cell, left: Vector, right: Vector) -> Vector:
         gates = softmax([out[i], out[width + i], out[2 * width + i]])
         result.append(dot(gates, [left[i], right[i], new[i]]))
     return result
+
+
+def heads(layer: Heads, x: Vector, seen: list[Vector]) -> Vector:
+    """Attention of x over what it sees, a softmax for each part of the width."""
+    width, part = len(x), len(x) // layer.heads
+    query, kept = linear(layer.query, x), [linear(layer.key_value, one) for one in seen]
+    found = []
+    for start in range(0, width, part):
+        scores = [dot(query[start : start + part], one[start : start + part]) / math.sqrt(part) for one in kept]
+        found += average(softmax(scores), [one[width + start : width + start + part] for one in kept])
+    return linear(layer.out, found)
+
+
+def transformer(layer: Layer, xs: list[Vector], source: list[Vector] | None = None) -> list[Vector]:
+    """One layer: without a source every place sees all others, with one only those before it."""
+    normed = [layernorm(layer.norm, x) for x in xs]
+    found = []
+    for n, normal in enumerate(normed):
+        x = add(xs[n], heads(layer.itself, normal, normed if source is None else normed[: n + 1]))
+        if source is not None:
+            assert layer.source is not None
+            assert layer.source_norm is not None
+            x = add(x, heads(layer.source, layernorm(layer.source_norm, x), source))
+        norm, first, _, _, second = layer.inner
+        inner = relu(linear(cast(nn.Linear, first), layernorm(cast(nn.LayerNorm, norm), x)))
+        found.append(add(x, linear(cast(nn.Linear, second), inner)))
+    return found
+
+
+def wave(place: int, width: int) -> Vector:
+    """A position: sines, then cosines, their wavelengths in geometric progression."""
+    half = width // 2
+    angles = [place / 10_000 ** (n / max(half - 1, 1)) for n in range(half)]
+    return [*map(math.sin, angles), *map(math.cos, angles)]
 
 
 def context(layer: Attention, state: Vector, nodes: list[Vector]) -> Vector:

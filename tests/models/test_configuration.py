@@ -79,8 +79,9 @@ def test_it_cannot_be_changed():
     [
         ({"encoder": "orderd-memory"}, "encoder: got 'orderd-memory'; did you mean 'ordered-memory'?"),
         ({"decoder": "ctre"}, "decoder: got 'ctre'; did you mean 'ctree'?"),
-        ({"encoder": "transformer"}, "encoder: got 'transformer'; expected one of ordered-memory, birnn, spans"),
-        ({"decoder": "?"}, "decoder: got '?'; expected one of ctree, grammar, production, gru, lstm"),
+        ({"encoder": "cnn"}, "encoder: got 'cnn'; expected one of ordered-memory, birnn, spans, transformer"),
+        ({"decoder": "?"}, "decoder: got '?'; expected one of ctree, grammar, production, gru, lstm, transformer"),
+        ({"encoder": "transformer", "heads": 3}, "heads: got 3; expected a number that divides the width, 128"),
         ({"depth": None}, "depth: got None; expected a number"),
         (
             {"decoder": "grammar"},

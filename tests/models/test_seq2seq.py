@@ -269,6 +269,6 @@ def test_a_new_name_is_suggested_too(monkeypatch):
 def test_the_names_of_parts():
     assert list(itertools.product(ENCODERS, DECODERS)) == [
         (encoder, decoder)
-        for encoder in ("ordered-memory", "birnn", "spans")
-        for decoder in ("ctree", "grammar", "production", "gru", "lstm")
+        for encoder in ("ordered-memory", "birnn", "spans", "transformer")
+        for decoder in ("ctree", "grammar", "production", "gru", "lstm", "transformer")
     ]

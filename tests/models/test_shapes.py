@@ -28,8 +28,8 @@ FLOATS = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=st
 @pytest.mark.parametrize("settings", ENCODERS.values(), ids=ENCODERS)
 @pytest.mark.parametrize("sources", [[[1]], [[1, 2, 3], [4]], [[0, 1], [2, 3], [4, 0], [1]]], ids=len)
 def test_encoders(settings, sources, dtype):
-    model = tiny_model(**settings, width=6, slots=2).to(dtype)
-    M = {"birnn": 1, "spans": max(map(len, sources))}.get(settings["encoder"], 2)
+    model = tiny_model(**settings, width=6, slots=2, heads=3).to(dtype)
+    M = {"birnn": 1, "transformer": 1, "spans": max(map(len, sources))}.get(settings["encoder"], 2)
     found = shapes.encode(model.encoder, *padded(sources), M, 6)
     assert {part.dtype for part in found if part.is_floating_point()} == {dtype}
 

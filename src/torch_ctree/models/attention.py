@@ -20,6 +20,7 @@ class Memory(NamedTuple):
     keys: Tensor  # (B, H, P)
     values: Tensor  # (B, P, H)
     mask: Tensor  # (B, 1, P), True at what is real
+    layers: tuple[Tensor, ...] = ()  # (B, P, 2H) each: keys and values of a Transformer's layers
 
 
 class Attention(nn.Module):

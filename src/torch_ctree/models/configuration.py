@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
@@ -20,10 +21,11 @@ DEEPEST = 20
 class ModelConfig:
     """The parts of a model and their sizes. The defaults are the paper's settings for SCAN.
 
-    encoder: what reads the source: ``ordered-memory``, ``birnn``, or ``spans``, which reads every phrase by itself; or
-        one of your own in ``ENCODERS``
+    encoder: what reads the source: ``ordered-memory``, ``birnn``, ``transformer``, or ``spans``, which reads every
+        phrase by itself; or one of your own in ``ENCODERS``
     decoder: what says the target: ``ctree``, the latent tree; ``grammar``, a grammar over the phrases of ``spans``; or
-        from left to right ``production``, the tree's cell, ``gru`` or ``lstm``; or one of your own in ``DECODERS``
+        from left to right ``production``, the tree's cell, ``gru``, ``lstm`` or ``transformer``; or one of your own in
+        ``DECODERS``
     output: how a state becomes a word: ``mlp``, which sees its context too; ``linear``, which does not; or
         ``lexical-attention``, which looks at source words without context
     contextualiser: what Ordered Memory reads: states of a ``bidirectional`` or ``forward`` GRU, or with ``none`` the
@@ -32,11 +34,12 @@ class ModelConfig:
     depth: of the tree: it has room for 2^depth words (sequential decoders stop there too); by default chosen from the
         data
     slots: of Ordered Memory
-    layers: of the deep bidirectional encoder ``birnn``
-    decoder_layers: of the decoders ``gru`` and ``lstm``
+    layers: of the encoders ``birnn`` and ``transformer``
+    decoder_layers: of the decoders ``gru``, ``lstm`` and ``transformer``
     beam: how many beginnings the search of a sequential decoder keeps; a tree is searched exactly
     dropout: everywhere but in attention
-    attention_dropout: of the queries and keys of attention; of what a grammar finds phrases by
+    attention_dropout: of the queries and keys of attention; of what a Transformer attends to, and of what a grammar
+        finds phrases by
     operators: of a grammar
     stays: of a grammar: how often in a row a child may have the phrase of its parent
     stay_operators: of a grammar's operators, how many such a child has to choose from; by default all
@@ -45,6 +48,8 @@ class ModelConfig:
     phrase_dropout: the share of phrases of several words that a grammar has to do without in training
     context: what a vertex or word sees of the source besides its state: attention over all its ``nodes``, or, without
         attention, its ``root``
+    heads: of a Transformer's attention
+    length_penalty: how much a beam search prefers longer answers; 0 if it ranks them by their probability alone
     options: settings of encoders and decoders of your own
     """
 
@@ -67,6 +72,8 @@ class ModelConfig:
     word_noise: float = 0.0
     phrase_dropout: float = 0.0
     context: Context = "nodes"
+    heads: int = 4
+    length_penalty: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -77,7 +84,13 @@ class ModelConfig:
         for name, choices in (("output", OutputLayer), ("contextualiser", Contextualiser), ("context", Context)):
             if getattr(self, name) not in get_args(choices):
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected {' or '.join(get_args(choices))}")
-        for name in ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window"):
+        if not isinstance(self.options, Mapping):
+            raise ModelError(f"options: got {self.options!r}; expected settings by name")
+        self._check_counts()
+        self._check_shares()
+
+    def _check_counts(self) -> None:
+        for name in ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window", "heads"):
             if not _is_whole(getattr(self, name)) or getattr(self, name) < 1:
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected a whole number, 1 or more")
         most = self.operators
@@ -89,12 +102,13 @@ class ModelConfig:
             raise ModelError(f"width: got {self.width}; expected an even number: half for each direction of reading")
         if self.depth is not None:
             check_depth(self.depth)
+
+    def _check_shares(self) -> None:
         for name in ("dropout", "attention_dropout", "word_noise", "phrase_dropout"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
+            if not _is_number(value := getattr(self, name)) or not 0 <= value < 1:
                 raise ModelError(f"{name}: got {value!r}; expected a number from 0 to less than 1")
-        if not isinstance(self.options, Mapping):
-            raise ModelError(f"options: got {self.options!r}; expected settings by name")
+        if not _is_number(self.length_penalty) or not 0 <= self.length_penalty < math.inf:
+            raise ModelError(f"length_penalty: got {self.length_penalty!r}; expected a number, 0 or more")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for a file."""
@@ -119,3 +133,7 @@ def check_depth(value: object) -> None:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

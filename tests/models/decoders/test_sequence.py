@@ -11,6 +11,8 @@ from torch_ctree.models.decoders.ctree import CTree
 from torch_ctree.models.decoders.production import ProductionSequence
 from torch_ctree.models.decoders.rnn import RNNDecoder
 from torch_ctree.models.decoders.sequence import SequenceDecoder
+from torch_ctree.models.decoders.transformer import TransformerDecoder
+from torch_ctree.models.transformer import Layer
 
 from .. import plain
 from ..build import (
@@ -85,13 +87,30 @@ class Recurrent:
         return x, [*x, *plain.context(self.decoder.attention, x, self.nodes)]
 
 
+class Attending:
+    """Layers that see all words so far, and the source."""
+
+    def __init__(self, decoder: TransformerDecoder, source: plain.Source):
+        self.decoder, self.nodes, self.words = decoder, source.nodes, []
+
+    def step(self, before):
+        self.words.append(before)
+        table = plain.numbers(self.decoder.embedding.weight)
+        xs = [plain.add(table[word], plain.wave(n, len(table[0]))) for n, word in enumerate(self.words)]
+        for layer in self.decoder.layers:
+            assert isinstance(layer, Layer)
+            xs = plain.transformer(layer, xs, self.nodes)
+        x = plain.layernorm(self.decoder.norm, xs[-1])
+        return x, [*x, *plain.context(self.decoder.attention, x, self.nodes)]
+
+
+BY_HAND = {ProductionSequence: Production, RNNDecoder: Recurrent, TransformerDecoder: Attending}
+
+
 def derived(model: Seq2Seq, source, sentence, longest):
     decoder = chain(model)
     seen = plain.source(model.encode(make_batch([source], [[0]])), 0)
-    by_hand = Production(decoder, seen) if isinstance(decoder, ProductionSequence) else None
-    if by_hand is None:
-        assert isinstance(decoder, RNNDecoder)
-        by_hand = Recurrent(decoder, seen)
+    (by_hand,) = (make(decoder, seen) for kind, make in BY_HAND.items() if isinstance(decoder, kind))
     end, before, total = decoder.end, decoder.end, 0.0
     for place, word in enumerate([*sentence, end]):
         state, asked = by_hand.step(before)
@@ -284,6 +303,29 @@ def test_depth_when_answering(settings, depth):
     assert (best.tokens < len(model.target)).all()
     answered = make_batch(some_pairs()[0], unpadded(best.tokens, best.lengths))
     torch.testing.assert_close(model.score(answered, depth), best.log_prob)
+
+
+@every_chain
+@pytest.mark.parametrize("penalty", [0.6, 2])
+def test_a_length_penalty(settings, penalty):
+    """The answers with the most log p / ((5 + tokens) / 6)^penalty, where the end is a token; log p is as it was."""
+    source = [3, 1, 2]
+    model = tiny_model(**settings, target_words=2, beam=40, length_penalty=penalty)
+    scores = scores_of_all(model, source, 4)
+    ranks = {key: score / ((6 + len(key)) / 6) ** penalty for key, score in scores.items()}
+    best = model.topk(make_batch([source], [[0]]), 8)
+    found = unpadded(best.tokens, best.lengths)
+    assert [ranks[key] for key in found] == pytest.approx(sorted(ranks.values(), reverse=True)[:8])
+    assert best.log_prob.flatten().tolist() == pytest.approx([scores[key] for key in found])
+
+
+def test_a_length_penalty_makes_answers_longer():
+    lengths = [
+        tiny_model(3, decoder="gru", output="mlp", beam=40, length_penalty=penalty).decode(some_batch()).lengths.sum()
+        for penalty in (0, 1, 5)
+    ]
+    assert lengths[0] < lengths[-1]
+    assert lengths == sorted(lengths)
 
 
 # --- what it cannot do ------------------------------------------------------------------------------------------------

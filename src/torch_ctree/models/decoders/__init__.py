@@ -8,6 +8,7 @@ from torch_ctree.models.decoders.decoder import as_answers as as_answers
 from torch_ctree.models.decoders.grammar import Grammar as Grammar
 from torch_ctree.models.decoders.production import ProductionSequence
 from torch_ctree.models.decoders.rnn import GRUDecoder, LSTMDecoder
+from torch_ctree.models.decoders.transformer import TransformerDecoder
 
 DECODERS: dict[str, type[Decoder]] = {
     "ctree": CTree,
@@ -15,5 +16,6 @@ DECODERS: dict[str, type[Decoder]] = {
     "production": ProductionSequence,
     "gru": GRUDecoder,
     "lstm": LSTMDecoder,
+    "transformer": TransformerDecoder,
 }
 """By the name that ``ModelConfig.decoder`` gives; add your own."""

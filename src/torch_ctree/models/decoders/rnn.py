@@ -38,11 +38,6 @@ class RNNDecoder(SequenceDecoder):
         """All words in one call: (B, N) → N places"""
         return self.place(self.run(self.begin(encoding), words)[0], nodes)
 
-    def place(self, features: Tensor, nodes: Memory) -> Places:
-        """(B, N, H) → N places"""
-        contexts = self.attention(features, nodes)
-        return Places(features, contexts, self.leaf.logit(features, contexts, self.dropout))
-
     def run(self, state: State, words: Tensor) -> tuple[Tensor, State]:
         """words (B, N) → outputs (B, N, H), and the state after them"""
         before = [part.transpose(0, 1).contiguous() for part in state]  # (layers, B, H)

@@ -57,7 +57,7 @@ class SequenceDecoder(Decoder):
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()
-        self.depth, self.beam, self.end = config.depth, config.beam, words
+        self.depth, self.beam, self.penalty, self.end = config.depth, config.beam, config.length_penalty, words
         self.context: Context = config.context
         self.attention = Attention(config.width, config.attention_dropout)
         self.leaf = Leaf(config.width)
@@ -81,6 +81,11 @@ class SequenceDecoder(Decoder):
         features, contexts, over = zip(*found, strict=True)
         known = None if contexts[0] is None else torch.cat(contexts, 1)
         return Places(torch.cat(features, 1), known, torch.cat(over, 1))
+
+    def place(self, features: Tensor, nodes: Memory) -> Places:
+        """Where features, with what they attend to, tell whether the sentence is over: (B, N, H) → N places"""
+        contexts = self.attention(features, nodes)
+        return Places(features, contexts, self.leaf.logit(features, contexts, self.dropout))
 
     def nodes(self, encoding: Encoding) -> Memory:
         """What a state attends to."""
@@ -127,7 +132,7 @@ class SequenceDecoder(Decoder):
         """The k best of a beam search (not necessarily the best of all): (k, B, …)"""
         check_count("k", k)
         longest, most = self.longest(depth), self.most(max_length, depth)
-        beams = Beams(len(encoding.root), max(k, self.beam), self.end, encoding.root)
+        beams = Beams(len(encoding.root), max(k, self.beam), self.end, encoding.root, self.penalty)
         wide = _repeated(encoding, max(k, self.beam))  # beams of a sentence side by side: (B · W, …)
         nodes, state = self.nodes(wide), self.begin(wide)
         for n in range(most):
