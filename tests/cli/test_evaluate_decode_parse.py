@@ -526,8 +526,8 @@ PAIR = ["--source", "jump", "--target", "JUMP"]
     [
         (["evaluate"], "expected run (see 'ctree evaluate --help')"),
         (["evaluate", ""], "run: got nothing; expected the folder of a run"),
-        (["evaluate", "runs/own-1"], "runs/own-1: no such run; did you mean runs/own-0?"),
-        (["evaluate", "xyzzy"], "xyzzy: no such run; train one first: ctree train --list"),
+        (["evaluate", "runs/own-1"], "no such run; did you mean runs/own-0?; or try the one that ships: example"),
+        (["evaluate", "xyzzy"], "train one first: ctree train --list; or try the one that ships: example"),
         (["decode", "a" * 5000, "jump"], "File name too long"),
         (["evaluate", "file"], "file: a file, not the folder of a run; "),
         (["evaluate", "runs"], "runs: no model here, config.json is missing"),

@@ -17,9 +17,8 @@ from torch_ctree.cli.console import console, say
 from torch_ctree.cli.runs import check_count, open_model, settings_of
 from torch_ctree.data import DataError
 from torch_ctree.data.disk import finite, read_json, write
-from torch_ctree.data.errors import place
 from torch_ctree.models import Seq2Seq
-from torch_ctree.models.pretrained import WEIGHTS
+from torch_ctree.models.pretrained import SHIPPED, WEIGHTS, folder_of
 from torch_ctree.training import TrainingError
 
 LENGTHS = 12
@@ -36,7 +35,7 @@ def evaluate(
 ) -> None:
     """Test a trained model; writes predictions.jsonl and evaluation.json into the run's folder.
 
-    run: the folder of a run
+    run: the folder of a run, or example, the model that ships, whose folder is left as it is
     set_: of the task: test, validation, gen, … (default: all that are not for training or choosing)
     batch_size: sentences at a time
     depth: of the tree, which may be another than in training
@@ -50,7 +49,7 @@ def evaluate(
     if set_ is not None and set_ not in task.sets:
         raise TrainingError(f"{task.name} has no set {set_!r}; it has {', '.join(task.sets)}")
     names = [set_] if set_ else task.tested
-    terminal, folder = console(), place(run)
+    terminal, folder = console(), folder_of(run)
     tokenised = config.vocabulary.kind == "words" if data.is_own else data.form != "raw"
     weights = sha256((folder / WEIGHTS).read_bytes()).hexdigest()
     results, rows = {}, []
@@ -60,6 +59,9 @@ def evaluate(
         results[name if depth is None else f"{name} at depth {depth}"] = {"weights": weights, **result.to_dict()}
         rows += predictions
         _show(terminal, name, result)
+    if folder == SHIPPED:
+        say(terminal, f"{run} ships with torch-ctree and is left as it is: nothing was written")
+        return
     evaluation.write_predictions(folder / "predictions.jsonl", rows)
     everything = _known_results(folder / "evaluation.json", weights) | finite(results)
     write(folder / "evaluation.json", json.dumps(everything, indent=2) + "\n")

@@ -29,6 +29,16 @@ FILES = CONFIG, WEIGHTS, SOURCE, TARGET = "config.json", "model.safetensors", "s
 FORMAT = "torch-ctree"
 HUB = "hf:"
 """Before the name of a model on the Hub, where it could be taken for a folder."""
+EXAMPLE = "example"
+"""The name of the model that ships, where no folder of that name is."""
+SHIPPED = Path(__file__).parent.parent / "shipped" / EXAMPLE
+"""Its folder, which is that of a run."""
+
+
+def folder_of(name: str | Path) -> Path:
+    """The folder that a name means."""
+    given = place(name)
+    return SHIPPED if str(name) == EXAMPLE and not given.exists() else given
 
 
 def save(model: Seq2Seq, folder: str | Path) -> None:
@@ -149,7 +159,7 @@ def _told() -> Iterator[None]:
 def _folder(name: str, revision: str | None, token: str | None) -> Path:
     """Where a model is, downloaded first if need be."""
     only_hub = name.startswith(HUB)
-    given = place(name)
+    given = folder_of(name)
     if not only_hub and given.exists():
         return given
     on_hub = name.removeprefix(HUB)
