@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributions import Distribution
 from torch.nn.functional import pad
 
-from torch_ctree.trees import GrammarPosterior, LatentGrammar, LatentTree, charts
+from torch_ctree.trees import GrammarPosterior, LatentGrammar, LatentTree, charts, naive
 from torch_ctree.trees.grammar import DEEPEST
 from torch_ctree.trees.topology import topology
 
@@ -60,6 +60,19 @@ class Naive:
                     for p_right, v_right, spans_right in self.parses(tokens[k:], start + k, t, 2 * vertex + 2):
                         spans = ((start, end), *spans_left, *spans_right)
                         yield p * p_left * p_right, v_left + v_right, spans
+
+    def stated(self, tokens, state=None, vertex=0):
+        """Every (probability, {vertex: state}) of given tokens."""
+        state = self.root if state is None else state
+        if len(tokens) == 1:
+            yield self.leaf[state] * self.token[state][tokens[0]], {vertex: state}
+            return
+        for k in range(1, len(tokens)):
+            for s, t in itertools.product(range(len(self.leaf)), repeat=2):
+                p = (1 - self.leaf[state]) * self.left[state][s] * self.right[state][t]
+                for p_left, of_left in self.stated(tokens[:k], s, 2 * vertex + 1):
+                    for p_right, of_right in self.stated(tokens[k:], t, 2 * vertex + 2):
+                        yield p * p_left * p_right, {vertex: state, **of_left, **of_right}
 
     def derivations(self, depth, state=None, vertex=0):
         """Every (probability, leaves, tokens) within a depth; the cut is a leaf with the leaf's probability."""
@@ -575,6 +588,41 @@ def test_consensus_and_trees_by_enumeration(N):
         for vertices, share in shares.items():
             every = torch.tensor([vertices] * 4)
             assert post.log_prob(every)[b].item() == pytest.approx(math.log(share))
+
+
+@pytest.mark.parametrize("N", [1, 2, 3, 4])
+def test_states_of_given_trees_by_enumeration(N):
+    dist = random_grammar(3, 3, 2, scale=2.0)
+    tokens = torch.randint(2, (3, N))
+    post = dist.posterior(tokens)
+    for given in naive.fitting(3, N):
+        numbers, states = post.vertex_states(torch.tensor([given] * 3))
+        assert states.shape == (3, 2 * N - 1, 3)
+        for b in range(3):
+            every = [(p, found) for p, found in Naive(dist, b).stated(tokens[b].tolist()) if set(given) <= set(found)]
+            total, shares = sum(p for p, _ in every), Counter()
+            for p, found in every:
+                shares.update(dict.fromkeys(found.items(), p / total))
+            assert set(numbers[b].tolist()) == set(every[0][1])
+            for number, row in zip(numbers[b].tolist(), states[b].tolist(), strict=True):
+                assert row == pytest.approx([shares[number, s] for s in range(3)])
+
+
+def test_states_with_operators_of_trees_of_many_sizes():
+    """As of the grammars with a column for every state, one for each operator of the root."""
+    short, wholes, chosen = with_operators(3, 4)
+    vertices, lengths = torch.tensor([[3, 4, 2], [1, 2, -1], [-1, -1, -1]]), torch.tensor([3, 2, 3])
+    tokens = torch.randint(3, (3, 3))
+    numbers, states = short.posterior(tokens, lengths).vertex_states(vertices)
+    assert [sorted(row) for row in numbers.tolist()] == [[0, 1, 2, 3, 4], [-1, -1, 0, 1, 2], [-1] * 5]
+    joint, expected = torch.zeros(3, 1, 1), torch.zeros_like(states)
+    for log_chosen, whole in zip(chosen, wholes, strict=True):
+        post = whole.posterior(tokens, lengths)
+        same, found = post.vertex_states(vertices)
+        assert torch.equal(same, numbers)
+        p = (log_chosen + post.log_evidence() + post.log_prob(vertices)).exp()[:, None, None].detach()
+        joint, expected = joint + p, expected + p * found
+    torch.testing.assert_close(states[:2], (expected / joint)[:2])
 
 
 def test_consensus_of_sentences_of_many_lengths():

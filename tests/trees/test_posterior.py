@@ -35,6 +35,7 @@ def test_everything_by_enumeration(depth):
         for b in range(2):
             exact = naive.posterior(weights[b])
             torch.testing.assert_close(post.marginals()[b], naive.marginals(weights[b]))
+            torch.testing.assert_close(post.span_marginals()[b], naive.span_marginals(weights[b]))
             assert post.entropy()[b].item() == pytest.approx(entropy_of(exact.values()), abs=1e-12)
             order = sorted(exact, key=lambda tree: -exact[tree])
             assert leaves(best.vertices[b]) == order[:1]
@@ -42,6 +43,22 @@ def test_everything_by_enumeration(depth):
             assert leaves(ranked.vertices[:, b])[: len(order)] == order[:4]
             expected = [math.log(exact[tree]) for tree in order[:4]] + [-math.inf] * (4 - len(order))
             assert ranked.log_prob[:, b].tolist() == pytest.approx(expected, abs=1e-9)
+
+
+def test_spans_of_sentences_of_many_lengths():
+    """A tree of N leaves has 2N − 1 constituents, the words and the whole among them."""
+    weights = 30 * torch.randn(2, 3, 20, 63)
+    lengths = torch.tensor([[20, 1, 7], [13, 20, 2]])
+    spans = of_weights(weights, lengths).span_marginals()
+    assert spans.shape == (2, 3, 20, 20)
+    torch.testing.assert_close(spans.sum((-2, -1)), 2.0 * lengths - 1)
+    for place in torch.cartesian_prod(torch.arange(2), torch.arange(3)).tolist():
+        one, N = spans[tuple(place)], int(lengths[tuple(place)])
+        assert (one.diagonal()[:N] > 1 - 1e-5).all()
+        assert one[0, N - 1] > 1 - 1e-5
+        assert (one[N:] == 0).all()
+        assert (one[:, N:] == 0).all()
+        assert (one.tril(-1) == 0).all()
 
 
 def test_log_prob_of_every_tree_sums_to_one():
@@ -152,6 +169,8 @@ def test_a_sentence_of_probability_zero_has_no_trees():
     weights[0, 1] = -math.inf
     post = of_weights(weights)
     assert (post.marginals()[0] == 0).all()
+    assert (post.span_marginals()[0] == 0).all()
+    assert post.span_marginals()[1].sum().item() == pytest.approx(5)
     assert post.entropy()[0] == 0
     for found in (post.argmax(), post.topk(2)[0], post.sample((3,))[0]):
         assert (found.vertices[0] == -1).all()

@@ -107,11 +107,32 @@ class GrammarPosterior:
 
         Each row has the leaves of a full binary tree, from left to right.
         """
+        with torch.no_grad():
+            return self._given(self._checked(vertices), self.log_evidence())
+
+    def vertex_states(self, vertices: Tensor) -> tuple[Tensor, Tensor]:
+        """Which states the vertices of given trees have: vertices (B, N), leaves as in ``log_prob`` → (B, M), (B, M, Q)
+
+        The numbers of all vertices, leaves and others, in no certain order, −1 where there are no more; and
+        p(state | tree, x) of each, which sum to one. An absent tree has no vertices. Not differentiable.
+        """
+        rounds: list[tuple[Tensor, Tensor]] = []
+        with torch.enable_grad():
+            at_root, _ = self._merged(self._checked(vertices), rounds)
+            there = at_root > 0
+            # How p(tree, x) changes with a factor at one state of one vertex is the share that goes through it.
+            shares = torch.autograd.grad((at_root / at_root.detach().where(there, 1)).sum(), [x for _, x in rounds])
+        numbers = torch.cat([found for found, _ in rounds], 1).masked_fill(~there[:, None], -1)
+        order = (numbers < 0).long().argsort(dim=1, stable=True)[:, : int((numbers >= 0).sum(1).max())]
+        states = torch.cat(shares, 1)
+        return numbers.gather(1, order), states.gather(1, order[..., None].expand(-1, -1, states.shape[-1]))
+
+    def _checked(self, vertices: Tensor) -> Tensor:
+        """Whether they could be leaves of the sentences' trees: (B, N), int64"""
         check_integers("vertices", vertices, self.tokens.device)
         if vertices.shape != self.tokens.shape:
             raise ValueError(f"vertices: got shape {tuple(vertices.shape)}; expected {tuple(self.tokens.shape)}")
-        with torch.no_grad():
-            return self._given(vertices.long(), self.log_evidence())
+        return vertices.long()
 
     def _given(self, vertices: Tensor, log_evidence: Tensor) -> Tensor:
         """log p(tree | x) from log p(x); rounding may leave it above zero."""
@@ -128,17 +149,28 @@ class GrammarPosterior:
             return found.spans, evidence(chart, left.choice, self._root, self.lengths)
 
     def _log_joint(self, vertices: Tensor) -> Tensor:
-        """log p(tree, x): siblings that stand side by side become their parent, until only roots are left."""
+        """log p(tree, x)"""
+        at_root, scale = self._merged(vertices)
+        return torch.where(at_root > 0, logarithm(at_root, scale), -math.inf)
+
+    def _merged(self, vertices: Tensor, rounds: list[tuple[Tensor, Tensor]] | None = None) -> tuple[Tensor, Tensor]:
+        """p(tree, x) as numbers and their scale, (B,) each; 0 of what is absent.
+
+        Siblings that stand side by side become their parent, until only roots are left.
+
+        rounds: where given, gets the vertices of each round, (B, n), −1 for those of others, and factors of one that
+            their states are multiplied with, (B, n, Q)
+        """
         with torch.autocast(self._leaves.device.type, enabled=False):
             left, right = (side.softmax() for side in self._logits)
-            frontier = _Frontier(vertices, *scaled(*exponential(self._leaves)))
+            frontier = _Frontier(vertices, *scaled(*exponential(self._leaves))).marked(vertices >= 0, rounds)
             split = self._log_split.exp()[:, None]
             while bool((are_left := frontier.are_left_siblings()).any()):
-                frontier = frontier.with_parents(are_left, split, left, right)
+                frontier, is_parent = frontier.with_parents(are_left, split, left, right)
+                frontier = frontier.marked(is_parent, rounds)
             self._check_merged(vertices, frontier.vertices)
             at_root = root_of(frontier.values[:, 0], left.choice, self._root)
-            is_there = (frontier.vertices[:, 0] == 0) & (at_root > 0)
-            return torch.where(is_there, logarithm(at_root, frontier.scale[:, 0]), -math.inf)
+            return torch.where(frontier.vertices[:, 0] == 0, at_root, 0), frontier.scale[:, 0]
 
     def _check_merged(self, vertices: Tensor, merged: Tensor) -> None:
         """Whether a root is all that is left of each tree of as many leaves as tokens; or nothing, of an absent one."""
@@ -170,8 +202,18 @@ class _Frontier(NamedTuple):
         one, other = self.vertices[:, :-1], self.vertices[:, 1:]
         return (one > 0) & (one % 2 == 1) & (other == one + 1)
 
-    def with_parents(self, are_left: Tensor, split: Tensor, left: Transitions, right: Transitions) -> _Frontier:
-        """In place of siblings."""
+    def marked(self, new: Tensor, rounds: list[tuple[Tensor, Tensor]] | None) -> _Frontier:
+        """With factors of one at vertices that are new, (B, n), kept in ``rounds``, if there are any."""
+        if rounds is None:
+            return self
+        ones = torch.ones_like(self.values, requires_grad=True)
+        rounds.append((self.vertices.masked_fill(~new, -1), ones))
+        return self._replace(values=torch.where(new[..., None], self.values * ones, self.values))
+
+    def with_parents(
+        self, are_left: Tensor, split: Tensor, left: Transitions, right: Transitions
+    ) -> tuple[_Frontier, Tensor]:
+        """In place of siblings; and which are new, (B, n)."""
         arrived = left.arrived(self.values)
         lefts, rights = left.up(self.values, arrived)[:, :-1], right.up(self.values, arrived)[:, 1:]
         values, scale = scaled(split * lefts * rights, self.scale[:, :-1] + self.scale[:, 1:])
@@ -184,7 +226,7 @@ class _Frontier(NamedTuple):
             vertices.gather(1, order),
             values.gather(1, order[..., None].expand(-1, -1, values.shape[-1])),
             torch.where(is_parent, scale, self.scale).gather(1, order),
-        )
+        ), is_parent.gather(1, order)
 
 
 # --- which trees ------------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from functools import cache
 
 from torch import Tensor
 
+from torch_ctree.trees.topology import brackets
+
 Tree = tuple[int, ...]
 
 
@@ -84,6 +86,32 @@ def marginals(log_weights: Tensor) -> Tensor:
     for tree, probability in posterior(log_weights).items():
         for n, vertex in enumerate(tree):
             result[n, vertex] += probability
+    return result
+
+
+def constituents(tree: Tree) -> set[tuple[int, int]]:
+    """The first and the last token of what each vertex has below it.
+
+    >>> sorted(constituents((3, 4, 2)))
+    [(0, 0), (0, 1), (0, 2), (1, 1), (2, 2)]
+    """
+
+    def below(part: list | int) -> list[int]:
+        leaves = [leaf for half in part for leaf in below(half)] if isinstance(part, list) else [part]
+        found.add((leaves[0], leaves[-1]))
+        return leaves
+
+    found: set[tuple[int, int]] = set()
+    below(brackets(tree))
+    return found
+
+
+def span_marginals(log_weights: Tensor) -> Tensor:
+    """(N, N): the posterior probability that tokens i … j are a constituent: log_weights (N, V)."""
+    result = log_weights.new_zeros(len(log_weights), len(log_weights))
+    for tree, probability in posterior(log_weights).items():
+        for first, last in constituents(tree):
+            result[first, last] += probability
     return result
 
 

@@ -12,6 +12,7 @@ from torch_ctree.trees.derivation import Derivation
 from torch_ctree.trees.kernels import torch as torch_kernel
 from torch_ctree.trees.likelihood import Kernel, kernel_of, tree_log_likelihood
 from torch_ctree.trees.search import best_trees, k_best_trees, trace
+from torch_ctree.trees.spans import spans
 from torch_ctree.trees.topology import topology_of
 
 
@@ -61,6 +62,18 @@ class TreePosterior:
         completions, memory = self._kernel.forward(self._weights, self._lengths)
         grad = self._grad_at_end().masked_fill(completions == -math.inf, 0)
         return self._kernel.backward(self._weights, self._lengths, memory, grad).reshape(self.log_weights.shape)
+
+    def span_marginals(self) -> Tensor:
+        """(*batch, N, N): how probably the tokens from the first index to the second, included, are a constituent.
+
+        Single tokens and the whole sentence are, for certain. Not differentiable. Takes about 2^D · N numbers.
+        """
+        with torch.no_grad():
+            alphas = torch_kernel.alphas(self._weights, self._lengths)
+            log_q = torch_kernel.log_conditionals(self._weights, self._lengths, alphas)
+            possible = alphas[:, 1:, -1] > -math.inf
+            marginals = torch_kernel.marginals(log_q, self._grad_at_end() * possible)
+            return spans(log_q.exp(), marginals).reshape(*self.batch_shape, *marginals.shape[1:2] * 2)
 
     def entropy(self) -> Tensor:
         """(*batch,): H(T | x) in nats. Differentiable, so that it can be a regulariser.

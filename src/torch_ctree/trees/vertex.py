@@ -67,7 +67,7 @@ class Vertex:
 
     def walk(self) -> Iterator[Vertex]:
         """This vertex, then all below it, from left to right."""
-        ahead = [self]
+        ahead: list[Vertex] = [self]
         while ahead:
             vertex = ahead.pop()
             yield vertex
