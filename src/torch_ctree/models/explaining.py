@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import torch
+
+from torch_ctree.data import Encoder
+from torch_ctree.models.decoders import TreeDecoder
+from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.seq2seq import Seq2Seq
+from torch_ctree.trees import Derivation, LatentTree, TreePosterior
+from torch_ctree.trees.topology import with_ancestors
 from torch_ctree.trees.vertex import Vertex
 
 
@@ -42,16 +51,111 @@ class Parsed:
 
 def explain(model: Seq2Seq, source: str, k: int = 1, depth: int | None = None) -> list[Explained]:
     """The k best answers to a source, best first; fewer where there are not so many."""
-    raise NotImplementedError
+    encoding = model.encode(model.batch([source]))
+    with torch.no_grad():
+        found = model.decoder.topk(encoding, k, None, depth)[:, 0]
+    if isinstance(model.decoder, TreeDecoder) and found.derivation is not None:
+        return _explained(model, source, encoding, found.derivation, depth)
+    spelled = (model.spelled(found, rank) for rank in range(k))
+    words = _words(model.source, source)
+    return [Explained(words, one.text, one.log_prob, None, None) for one in spelled if one is not None]
 
 
 def explain_samples(
     model: Seq2Seq, source: str, count: int, seed: int = 0, depth: int | None = None
 ) -> list[Explained]:
     """Answers of a tree decoder drawn at random, each with its tree; the same for the same seed."""
-    raise NotImplementedError
+    batch = model.batch([source])
+    with torch.no_grad(), torch.random.fork_rng(devices=[] if model.device.type == "cpu" else [model.device]):
+        torch.manual_seed(seed)
+        drawn = model.distribution(batch, depth).sample((count,))[:, 0]
+    return _explained(model, source, model.encode(batch), drawn, depth)
 
 
 def explain_target(model: Seq2Seq, source: str, target: str, k: int = 1, depth: int | None = None) -> Parsed:
     """The k best trees of a target given its source; of a grammar one."""
-    raise NotImplementedError
+    batch = model.batch([source], [target])
+    encoding = model.encode(batch)
+    with torch.no_grad():
+        posterior = model.distribution(batch, depth).posterior(batch.target, batch.target_lengths)
+        if isinstance(posterior, TreePosterior):
+            best, entropy = posterior.topk(k)[:, 0], max(0.0, posterior.entropy()[0].item())
+        else:
+            best, entropy = model.best_trees(posterior), None
+        spans = posterior.span_marginals()
+        best = best[best.log_prob > -math.inf]
+        trees = _vertices(model, encoding, best, spans.expand(len(best.lengths), -1, -1).tolist(), depth)
+    shares = best.log_prob.exp().tolist()
+    return Parsed(
+        _words(model.source, source),
+        model.target.decode(batch.target[0].tolist()),
+        posterior.log_evidence()[0].item(),
+        entropy,
+        tuple(zip(trees, shares, strict=True)),
+        _spans(spans[0].tolist(), len(batch.target[0])),
+    )
+
+
+def _explained(
+    model: Seq2Seq, source: str, encoding: Encoding, trees: Derivation, depth: int | None
+) -> list[Explained]:
+    """Derivations of one source, (k, N); those that are not there are left out."""
+    assert isinstance(model.decoder, TreeDecoder)
+    trees = trees[trees.lengths > 0]
+    with torch.no_grad():
+        dist = model.decoder.distribution(encoding, depth)
+        if isinstance(dist, LatentTree):
+            posterior = dist.posterior(trees.tokens[:, None], trees.lengths[:, None])
+            marginals = posterior.span_marginals()[:, 0].tolist()
+        else:
+            rows = dist.rows(torch.zeros_like(trees.lengths))
+            marginals = rows.posterior(trees.tokens, trees.lengths).span_marginals().tolist()
+        vertices = _vertices(model, encoding, trees, marginals, depth)
+    words, found = _words(model.source, source), []
+    rows = zip(vertices, marginals, trees.tokens.tolist(), trees.lengths.tolist(), trees.log_prob.tolist(), strict=True)
+    for vertex, spans, tokens, length, log_prob in rows:
+        found.append(Explained(words, model.target.decode(tokens[:length]), log_prob, vertex, _spans(spans, length)))
+    return found
+
+
+Spans = Sequence[Sequence[float]]
+
+
+def _spans(spans: Spans, length: int) -> tuple[tuple[float, ...], ...]:
+    """(N, N) → (length, length)"""
+    return tuple(tuple(row[:length]) for row in spans[:length])
+
+
+def _vertices(
+    model: Seq2Seq, encoding: Encoding, trees: Derivation, marginals: Sequence[Spans], depth: int | None
+) -> list[Vertex]:
+    """Derivations of one source, (k, N), and how probable the spans of each are → their trees."""
+    assert isinstance(model.decoder, TreeDecoder)
+    spell = model.target.__getitem__
+    known = model.decoder.describe(encoding, trees, spell, depth)
+    found = []
+    for k, length in enumerate(trees.lengths.tolist()):
+        leaves, words = (
+            trees.vertices[k, :length].tolist(),
+            [spell(token) for token in trees.tokens[k, :length].tolist()],
+        )
+        found.append(_built(leaves, words, known[k], marginals[k]))
+    return found
+
+
+def _built(leaves: Sequence[int], words: Sequence[str], known: Mapping[int, Vertex], spans: Spans) -> Vertex:
+    """A tree from its leaves, by number, and what is known of its vertices."""
+    below: dict[int, tuple[Vertex, int, int]] = {}  # with the first and the last of its words
+    for n, (number, word) in enumerate(zip(leaves, words, strict=True)):
+        below[number] = replace(known.get(number, Vertex(number=number)), word=word, confidence=spans[n][n]), n, n
+    for number in reversed(with_ancestors(leaves)):
+        if number not in below:
+            (left, first, _), (right, _, last) = below[2 * number + 1], below[2 * number + 2]
+            vertex = known.get(number, Vertex(number=number))
+            below[number] = replace(vertex, children=(left, right), confidence=spans[first][last]), first, last
+    return below[0][0]
+
+
+def _words(side: Encoder, text: str) -> tuple[str, ...]:
+    """A source as the model reads it."""
+    return tuple(side[token] for token in side.encode(text))

@@ -40,6 +40,10 @@ class Output(nn.Module, ABC):
         """The same, written out: (B, Q, K)"""
         return nn.functional.linear(*self(states, contexts, encoding))
 
+    def found(self, states: Tensor, encoding: Encoding) -> Tensor | None:
+        """How much each source word has to do with the word, (B, Q, S), where it is looked for in the source."""
+        return None
+
 
 class MLP(Output):
     """Two layers over [h; c]."""
@@ -105,6 +109,10 @@ class LexicalAttention(Output):
         """states (B, Q, H) → (B, Q, K)"""
         words = self.activation(self.words)
         return self.attention.logits(states, self._memory(encoding), self.dropout, words)
+
+    def found(self, states: Tensor, encoding: Encoding) -> Tensor:
+        """What it attends to, (B, Q, S)"""
+        return self.attention.weights(states, self._memory(encoding))
 
     def _memory(self, encoding: Encoding) -> Memory:
         """What is attended to."""

@@ -145,6 +145,21 @@ def brackets(vertices: Sequence[int]) -> list[int] | int:
     return unpaired[0][1]
 
 
+def with_ancestors(vertices: Sequence[int]) -> list[int]:
+    """Leaves and all that is above them, each once, in heap order.
+
+    >>> with_ancestors([3, 4, 2])
+    [0, 1, 2, 3, 4]
+    """
+    found, ahead = set(vertices), list(vertices)
+    while ahead:
+        parent = (ahead.pop() - 1) // 2
+        if parent >= 0 and parent not in found:
+            found.add(parent)
+            ahead.append(parent)
+    return sorted(found)
+
+
 def longest(lengths: torch.Tensor) -> int:
     """The width to pad sentences of these lengths to: the largest of them, and 1 at least."""
     return max(1, int(lengths.max())) if lengths.numel() else 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -11,7 +13,15 @@ from torch_ctree.models import fused
 from torch_ctree.models.activation import Activation
 from torch_ctree.models.attention import Attention, Memory
 from torch_ctree.models.configuration import Context, ModelConfig
-from torch_ctree.models.decoders.decoder import Decoded, TreeDecoder, as_answers, chosen_depth, stacked
+from torch_ctree.models.decoders.decoder import (
+    WORDS_SHOWN,
+    Decoded,
+    TreeDecoder,
+    as_answers,
+    chosen_depth,
+    likely,
+    stacked,
+)
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
@@ -21,6 +31,8 @@ from torch_ctree.models.output import output_layer
 from torch_ctree.models.production import Production
 from torch_ctree.trees import Derivation, Emission, LatentTree, LinearEmission, TokenLogits
 from torch_ctree.trees.emission import BLOCK_ELEMENTS
+from torch_ctree.trees.topology import with_ancestors
+from torch_ctree.trees.vertex import Vertex
 
 
 class Expansion(NamedTuple):
@@ -97,6 +109,46 @@ class CTree(TreeDecoder):
     def best(self, distribution: LatentTree) -> Derivation:
         """The best (target, tree) pairs, exactly."""
         return distribution.argmax()
+
+    @torch.no_grad()
+    def describe(
+        self, encoding: Encoding, trees: Derivation, spell: Callable[[int], str], depth: int | None = None
+    ) -> list[dict[int, Vertex]]:
+        """All of it: a vertex is the same in every tree, but for the word that it says."""
+        depth = chosen_depth(depth, self.depth)
+        tree = self.expand(encoding, depth)
+        emission, split = self._emission(tree, encoding), torch.sigmoid(-tree.leaf_logits[0]).tolist()
+        rows = [row[:length] for row, length in zip(trees.vertices.tolist(), trees.lengths.tolist(), strict=True)]
+        numbers = with_ancestors([vertex for row in rows for vertex in row])
+        log_probs, tokens = (x[0, numbers] for x in emission.topk(min(WORDS_SHOWN, emission.vocabulary)))
+        attention = self._looks(tree, encoding, numbers)
+        found = self.output.found(tree.states[:, numbers], encoding)
+        known = {
+            vertex: Vertex(
+                number=vertex,
+                split=0.0 if vertex >= (1 << depth) - 1 else split[vertex],
+                words=likely(log_probs[n], tokens[n], spell),
+                attention=attention.get(vertex, ()),
+                found=() if found is None else tuple(found[0, n].tolist()),
+            )
+            for n, vertex in enumerate(numbers)
+        }
+        said = emission.log_prob_at(trees.tokens[:, None], trees.vertices.clamp_min(0)[:, None])[:, 0].exp().tolist()
+        return [
+            {v: known[v] for v in with_ancestors(row)}
+            | {v: replace(known[v], emission=p) for v, p in zip(row, of, strict=False)}
+            for row, of in zip(rows, said, strict=True)
+        ]
+
+    def _looks(self, tree: Expansion, encoding: Encoding, numbers: list[int]) -> dict[int, tuple[float, ...]]:
+        """How much each vertex attends to a source word, at all its nodes; the root does not, nor may the deepest."""
+        if self.context != "nodes":
+            return {}
+        last = len(tree.leaf_logits[0]) if self.output.needs_contexts else len(tree.leaf_logits[0]) // 2
+        looking = [vertex for vertex in numbers if 0 < vertex < last]
+        weights = self.attention.weights(tree.states[:, looking], self.attention.over(encoding, self.context))[0]
+        weights = weights.unflatten(-1, encoding.internal.shape[1:3]).sum(-1)
+        return {vertex: tuple(row) for vertex, row in zip(looking, weights.tolist(), strict=True)}
 
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
         """The k best (target, tree) pairs, exactly: (k, B, …). max_length: only for k = 1"""

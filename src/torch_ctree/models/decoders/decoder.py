@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,6 +13,10 @@ from torch import Tensor, nn
 from torch_ctree.models.configuration import check_depth
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.trees import Derivation, LatentGrammar, LatentTree
+from torch_ctree.trees.vertex import Vertex
+
+WORDS_SHOWN = 8
+"""Of a vertex, the most probable ones."""
 
 Trees = LatentTree | LatentGrammar
 """A distribution over (target, tree) pairs."""
@@ -90,6 +95,18 @@ class TreeDecoder(Decoder):
         """The trees to give of targets, (B, …), from the posterior of ``distribution``."""
         return posterior.argmax()
 
+    def describe(
+        self, encoding: Encoding, trees: Derivation, spell: Callable[[int], str], depth: int | None = None
+    ) -> list[dict[int, Vertex]]:
+        """What is known of the vertices of some trees of one source: trees (k, N) → for each tree, by number.
+
+        A vertex comes without its children and, of a leaf, without its word. Of a decoder of your own nothing is known,
+        unless it says so here.
+
+        spell: how a token is spelled
+        """
+        return [{} for _ in trees.lengths]
+
     def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:
         """log p(target | source), the sum over all trees: tokens (B, N), lengths (B,) → (B,)"""
         return self.distribution(encoding, depth).log_prob(tokens, lengths)
@@ -99,6 +116,11 @@ class TreeDecoder(Decoder):
         """Both from one distribution."""
         dist = self.distribution(encoding)
         return as_answers(self.best(dist)), dist.log_prob(tokens, lengths)
+
+
+def likely(log_probs: Tensor, tokens: Tensor, spell: Callable[[int], str]) -> tuple[tuple[str, float], ...]:
+    """(W,) each → words with their probabilities; none that is impossible."""
+    return tuple((spell(token), p) for p, token in zip(log_probs.exp().tolist(), tokens.tolist(), strict=True) if p > 0)
 
 
 def as_answers(found: Derivation) -> Decoded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -10,12 +11,21 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from torch_ctree.models.configuration import ModelConfig
-from torch_ctree.models.decoders.decoder import Decoded, TreeDecoder, as_answers, chosen_depth, stacked
+from torch_ctree.models.decoders.decoder import (
+    WORDS_SHOWN,
+    Decoded,
+    TreeDecoder,
+    as_answers,
+    chosen_depth,
+    likely,
+    stacked,
+)
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
 from torch_ctree.models.lexicon import Lexicon
 from torch_ctree.trees import Derivation, GrammarPosterior, LatentGrammar
+from torch_ctree.trees.vertex import Vertex
 
 RELATIONS = 6
 CERTAIN = 1e-6
@@ -64,6 +74,16 @@ def _seen(gaps: Tensor, words: int, window: int) -> Tensor:
     inside = [torch.where(before >= places, before, words), torch.where(after <= places, after, words)]
     seen = torch.stack(inside)[..., None] == torch.arange(words + 1, device=gaps.device)  # (2, 2, P, S, k, S + 1)
     return seen.permute(0, 1, 4, 5, 2, 3).flatten(1, 3).flatten(2)
+
+
+class Read(NamedTuple):
+    """A source, as a grammar's operators see it."""
+
+    phrases: Phrases
+    operators: Tensor  # (B, O, 2H)
+    meaning: Tensor  # (B, S, K): what each word has to say
+    sides: tuple[tuple[Tensor, Tensor], ...]  # of both children: their phrases (B, P, O, P), or how they stay (B, O, K)
+    words: Tensor  # (B, P, O, P): what leaves say
 
 
 class Grammar(TreeDecoder):
@@ -115,24 +135,29 @@ class Grammar(TreeDecoder):
         The level counts how often in a row the phrase has stayed the same. On the first there are O states, one for
         each operator, on the others the first ``config.stay_operators``.
         """
+        phrases, operators, meaning, sides, words = self._read(encoding)
+        left, right = (self._transitions(*side, phrases) for side in sides)
+        said = self._found(words, phrases, encoding.mask) @ meaning[:, None]  # (B, P, O, K)
+        said = said.clamp_min(torch.finfo(said.dtype).tiny)
+        tokens = self._on_levels(self.levels * [said.log()])
+        leaf = self._leaf_logits(operators, phrases, said.sum(-1))
+        choice = self._choice_logits(encoding.internal, meaning.sum(-1), phrases)
+        lengths = encoding.mask.sum(1)
+        root = lengths * (lengths - 1) // 2
+        depth = chosen_depth(depth, self.depth)
+        return LatentGrammar(leaf, left, right, tokens, root, choice, depth, validate_args=False)
+
+    def _read(self, encoding: Encoding) -> Read:
+        """What operators find in the source."""
         if encoding.internal.shape[1] != encoding.internal.shape[2]:
             raise ModelError("encoder: got one without phrases; expected 'spans' with the decoder 'grammar'")
         phrases = Phrases.of(encoding.mask.shape[1], self.window, encoding.mask.device)
         lengths = encoding.mask.sum(1)
         operators = self.dropout(self.operator.expand(len(lengths), -1, -1))  # (B, O, 2H)
-        meaning = self.lexicon(encoding.tokens)  # (B, S, K)
-        says = meaning.sum(-1)
-        *sides, words = self._scores(operators, phrases, encoding, says, lengths)
+        meaning = self.lexicon(encoding.tokens)
+        *sides, words = self._scores(operators, phrases, encoding, meaning.sum(-1), lengths)
         stays = self._next_operator(operators)
-        left, right = (self._transitions(*side, phrases) for side in zip(sides, stays, strict=True))
-        said = self._found(words, phrases, encoding.mask) @ meaning[:, None]  # (B, P, O, K)
-        said = said.clamp_min(torch.finfo(said.dtype).tiny)
-        tokens = self._on_levels(self.levels * [said.log()])
-        leaf = self._leaf_logits(operators, phrases, said.sum(-1))
-        choice = self._choice_logits(encoding.internal, says, phrases)
-        root = lengths * (lengths - 1) // 2
-        depth = chosen_depth(depth, self.depth)
-        return LatentGrammar(leaf, left, right, tokens, root, choice, depth, validate_args=False)
+        return Read(phrases, operators, meaning, tuple(zip(sides, stays, strict=True)), words)
 
     def _choice_logits(self, internal: Tensor, says: Tensor, phrases: Phrases) -> Tensor:
         """internal (B, S, S, H), says (B, S) → (B, P, Z): of a phrase, which operator, on the first level"""
@@ -242,6 +267,35 @@ class Grammar(TreeDecoder):
         return posterior.consensus()
 
     @torch.no_grad()
+    def describe(
+        self, encoding: Encoding, trees: Derivation, spell: Callable[[int], str], depth: int | None = None
+    ) -> list[dict[int, Vertex]]:
+        """As a mean over the states that a vertex may have, given its tree and what that says."""
+        dist, read = self.distribution(encoding, depth), self._read(encoding)
+        words = dist.token_logits[0].softmax(-1)  # (Q, K)
+        found = self._on_levels(self.levels * [self._found(read.words, read.phrases, encoding.mask)])[0]  # (Q, S)
+        split = torch.sigmoid(-dist.leaf_logits[0])
+        posterior = dist.rows(torch.zeros_like(trees.lengths)).posterior(trees.tokens, trees.lengths)
+        described = []
+        for k, (numbers, states) in enumerate(zip(*posterior.vertex_states(trees.vertices), strict=True)):
+            there = numbers >= 0
+            said = dict(zip(trees.vertices[k].tolist(), trees.tokens[k].tolist(), strict=True))
+            means = Means(states[there] @ split, states[there] @ words, states[there] @ found)
+            doing = self._doing(states[there], read.phrases)
+            described.append(_described(numbers[there].tolist(), means, doing, said, spell))
+        return described
+
+    def _doing(self, states: Tensor, phrases: Phrases) -> list[tuple[tuple[int, int], int]]:
+        """p(state) of vertices, (M, Q) → the most probable phrase of each, and the most probable operator"""
+        by_phrase = states.unflatten(-1, (-1, self.states))  # (M, P, Z)
+        phrase = by_phrase.sum(-1).argmax(-1)
+        levels = by_phrase.sum(1).split([self.operators] + (self.levels - 1) * [self.staying], -1)
+        operator = sum(nn.functional.pad(level, (0, self.operators - level.shape[-1])) for level in levels)
+        assert isinstance(operator, Tensor)
+        ends = zip(phrases.first[phrase].tolist(), (phrases.last[phrase] + 1).tolist(), strict=True)
+        return list(zip(ends, operator.argmax(-1).tolist(), strict=True))
+
+    @torch.no_grad()
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
         """The k best answers, (k, B, …): of more than one, the most probable of many samples."""
         dist = self.distribution(encoding, depth)
@@ -259,6 +313,37 @@ class Grammar(TreeDecoder):
         """The answers are not weighed: that takes long as long as a model knows nothing."""
         dist = self.distribution(encoding)
         return as_answers(dist.greedy()), dist.log_prob(tokens, lengths)
+
+
+class Means(NamedTuple):
+    """Of some vertices, over the states that each may have."""
+
+    split: Tensor  # (M,)
+    words: Tensor  # (M, K)
+    found: Tensor  # (M, S)
+
+
+def _described(
+    numbers: list[int],
+    means: Means,
+    doing: list[tuple[tuple[int, int], int]],
+    said: dict[int, int],
+    spell: Callable[[int], str],
+) -> dict[int, Vertex]:
+    """Vertices by number. doing: their phrases and operators; said: the words of those that are leaves"""
+    log_probs, tokens = means.words.log().topk(min(WORDS_SHOWN, means.words.shape[-1]))
+    return {
+        vertex: Vertex(
+            number=vertex,
+            split=means.split[m].item(),
+            emission=means.words[m, said[vertex]].item() if vertex in said else None,
+            words=likely(log_probs[m], tokens[m], spell),
+            found=tuple(means.found[m].tolist()),
+            phrase=phrase,
+            operator=operator,
+        )
+        for m, (vertex, (phrase, operator)) in enumerate(zip(numbers, doing, strict=True))
+    }
 
 
 def _is_doubtful(dist: LatentGrammar, found: Derivation) -> Tensor:
