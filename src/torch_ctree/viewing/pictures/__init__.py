@@ -1,0 +1,10 @@
+"""Pictures that explain, made of plain numbers: matplotlib's figures, and SVG of them."""
+
+from torch_ctree.viewing.pictures.heat import heat_map as heat_map
+from torch_ctree.viewing.pictures.histograms import Counts as Counts
+from torch_ctree.viewing.pictures.histograms import seed_histogram as seed_histogram
+from torch_ctree.viewing.pictures.lanes import Lane as Lane
+from torch_ctree.viewing.pictures.lanes import every_seed as every_seed
+from torch_ctree.viewing.pictures.learning import learning_curves as learning_curves
+from torch_ctree.viewing.pictures.lengths import accuracy_by_length as accuracy_by_length
+from torch_ctree.viewing.pictures.markup import as_svg as as_svg

@@ -1,0 +1,73 @@
+"""Heat maps with their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from torch_ctree.viewing.pictures.sheets import missing, nothing, panel
+from torch_ctree.viewing.pictures.style import RULE, SIZE, SMALL, WIDTH, letters, span, styled
+
+HEAT = colormaps["cividis"]  # dark to light for every reader, colour-blind or not
+CELL, HIGH = 0.52, 0.34  # inches: how wide a cell is at least, and how high
+GAP, TITLE, NAMES = 0.2, 0.24, 0.24  # inches: between panels, for a line of a title, for the names of columns
+
+
+@styled
+def heat_map(
+    panels: Mapping[str, Mapping[tuple[str, str], float]],
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    width: float = WIDTH,
+    across: int | None = None,
+) -> Figure:
+    """For each title a map of shares, written in percent; as for SCAN, by what a phrase does and how often.
+
+    panels: title → (row, column) → a share from 0 to 1; what is not there stays empty
+    rows, columns: their names in order; without them as they come
+    across: panels beside each other; without it as many as there is room for
+    """
+    rows = rows or list(dict.fromkeys(row for some in panels.values() for row, _ in some))
+    columns = columns or list(dict.fromkeys(column for some in panels.values() for _, column in some))
+    if not panels or not rows or not columns:
+        return nothing(width)
+    left = max(map(span, rows)) + 0.1
+    across = across or max(1, min(len(panels), int((width - left) / (CELL * len(columns) + GAP))))
+    wide = min((width - left) / across - GAP, 1.1 * len(columns))
+    above = TITLE * max(1 + title.count("\n") for title in panels) + NAMES
+    high = above + HIGH * len(rows) + GAP
+    figure = Figure(figsize=(width, high * -(-len(panels) // across)))
+    for n, (title, shares) in enumerate(panels.items()):
+        line, place = divmod(n, across)
+        axes = panel(figure, left + place * (wide + GAP), line * high + above, wide, HIGH * len(rows))
+        axes.set_title(title, pad=72 * (NAMES if shares else 0) + 3)
+        _map(axes, shares, rows, columns, size=min(SMALL + 1, 72 * wide / len(columns) / 3.6))
+        if not place:
+            for y, row in enumerate(rows):
+                axes.text(-0.1 * len(columns) / wide, y + 0.5, row, ha="right", va="center", fontsize=SIZE)
+    return figure
+
+
+def _map(
+    axes: Axes, shares: Mapping[tuple[str, str], float], rows: Sequence[str], columns: Sequence[str], size: float
+) -> None:
+    """Without any shares, why there are none."""
+    axes.set(xlim=(0, len(columns)), ylim=(len(rows), 0))
+    if not shares:
+        missing(axes)
+        return
+    for x, column in enumerate(columns):
+        axes.text(x + 0.5, -0.15, column, ha="center", va="bottom", fontsize=SMALL)
+    for (y, row), (x, column) in product(enumerate(rows), enumerate(columns)):
+        share, place = shares.get((row, column)), (x + 0.03, y + 0.04)
+        if share is None:
+            axes.add_patch(Rectangle(place, 0.94, 0.92, facecolor="none", edgecolor=RULE, alpha=0.5, linewidth=0.7))
+            continue
+        axes.add_patch(Rectangle(place, 0.94, 0.92, facecolor=HEAT(share), linewidth=0))
+        text = f"{100 * share:.1f}"
+        axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", color=letters(HEAT(share)), fontsize=size)
