@@ -135,11 +135,8 @@ def _vertices(
     known = model.decoder.describe(encoding, trees, spell, depth)
     found = []
     for k, length in enumerate(trees.lengths.tolist()):
-        leaves, words = (
-            trees.vertices[k, :length].tolist(),
-            [spell(token) for token in trees.tokens[k, :length].tolist()],
-        )
-        found.append(_built(leaves, words, known[k], marginals[k]))
+        words = [spell(token) for token in trees.tokens[k, :length].tolist()]
+        found.append(_built(trees.vertices[k, :length].tolist(), words, known[k], marginals[k]))
     return found
 
 
