@@ -2,8 +2,8 @@ import pytest
 from nltk import Tree
 
 from torch_ctree.data import scan
+from torch_ctree.trees.vertex import Vertex
 from torch_ctree.viewing import fold
-from torch_ctree.viewing.folding import copies
 
 
 def folded(text: str) -> str:
@@ -34,8 +34,7 @@ def test_by_hand(tree, expected):
 
 def test_a_word_alone():
     assert fold("walk") == "walk"
-    assert copies("walk", "walk") == 1
-    assert copies("walk", "run") == 0
+    assert fold(Vertex("walk")) == Vertex("walk")
 
 
 def test_the_tree_itself_stays():
@@ -58,3 +57,27 @@ def test_no_word_is_lost(n):
     example = scan.everything()[n]
     tree = fold(scan.gold(example).target)
     assert unfolded(tree) == example.target.split()
+
+
+@pytest.mark.parametrize("n", range(0, 20_910, 1997))
+def test_of_vertices_as_of_trees(n):
+    tree = scan.gold(scan.everything()[n]).target
+    assert fold(Vertex.of(tree)) == Vertex.of(fold(tree))
+
+
+def test_parts_are_equal_however_probable():
+    tree = Vertex(children=(Vertex("a", emission=0.5), Vertex("a", emission=0.25)), confidence=0.75, split=0.5)
+    kept = Vertex("a", emission=0.5)
+    assert fold(tree) == Vertex(children=(kept,), label="×2", confidence=0.75, split=0.5)
+
+
+def test_deep_trees():
+    words = [Vertex(word) for word in "ab" * 1000]
+    tree = words[-1]
+    for word in reversed(words[:-1]):
+        tree = Vertex(children=(word, tree))
+    assert len(fold(tree).leaves) == 2000
+    alike = Tree("·", ["a"])
+    for _ in range(1500):
+        alike = Tree("·", ["a", alike])
+    assert str(fold(alike)) == "(×1501 (· a))" or str(fold(alike)) == "(×1501 a)"

@@ -1,5 +1,7 @@
 """Trees and results to look at."""
 
 from torch_ctree.viewing.folding import fold as fold
+from torch_ctree.viewing.look import Look as Look
+from torch_ctree.viewing.svg import svg as svg
 from torch_ctree.viewing.terminal import draw as draw
 from torch_ctree.viewing.terminal import width as width
