@@ -35,7 +35,7 @@ def learning_curves(runs: Mapping[str, Epochs], columns: Sequence[str] = CURVES,
     for axes, (column, some) in zip(panels, curves.items(), strict=True):
         for n, (x, y, ends) in enumerate(some):
             axes.plot(x, y, color=colour(n), linestyle=dashes(n), linewidth=1.3)
-            axes.plot(*ends, "o", color=colour(n), markersize=3.5, markeredgewidth=0)
+            axes.plot(ends[:1], ends[1:], "o", color=colour(n), markersize=3.5, markeredgewidth=0)
         _scale(axes, column, [value for _, y, _ in some for value in y if math.isfinite(value)])
     if len(runs) > 1:
         legend(figure, dict(zip(runs, panels[0].lines[::2], strict=True)), handlelength=2.2)

@@ -100,7 +100,7 @@ def shortened(text: str, room: float, size: float = SIZE) -> str:
     """With … for the middle of what does not fit into so many inches.
 
     >>> shortened("walk around left thrice and jump", 1.2)
-    'walk ar… jump'
+    'walk a…d jump'
     """
     if span(text, size) <= room:
         return text
