@@ -48,12 +48,12 @@ def spread(rows: list[Prediction], most: int) -> list[Prediction]:
     return [rows[n * len(rows) // most] for n in range(most)] if len(rows) > most else rows
 
 
-def about(run: Path, config: TrainConfig, wrong: int) -> str:
+def about(run: Path, config: TrainConfig, predictions: list[Prediction], commit: str | None) -> str:
     """What the folder says of itself."""
     test = json.loads((run / EVALUATION).read_text())["test"]
     epochs = list(csv.DictReader((run / METRICS).read_text().splitlines()))
     best = max(epochs, key=lambda row: (float(row["validation_accuracy"]), -float(row["validation_loss"])))
-    model, made = Seq2Seq.from_pretrained(run), circumstances(torch.device("cpu"))
+    model, made = Seq2Seq.from_pretrained(run), circumstances(torch.device("cpu"), commit)
     beside = ", ".join(f"{kind} {share:.1%}" for kind, share in test["baselines"].items())
     rows: dict[str, Any] = {
         "model": f"OM-CTree + LA, width {config.model.width}, depth {config.model.depth}: "
@@ -71,13 +71,15 @@ def about(run: Path, config: TrainConfig, wrong: int) -> str:
         "token accuracy": f"{test['token_accuracy']:.2%}",
         "tree F1": f"{test['tree_f1']['sentence_f1']:.1%} ({beside})",
     }
+    wrong = sum(not is_exact(prediction) for prediction in predictions)
+    of_them = f"{min(wrong, WRONG)} of the {wrong} that are wrong" if wrong else "none is wrong"
     table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
     return (
         f"# example\n\nThe model that ships with torch-ctree: SCAN commands in, actions out, with trees.\n\n"
         f"| | |\n|---|---|\n{table}\n\n"
         f"Trained and tested on the split of SCAN simple that seed {config.data.seed} draws, not on the official one. "
-        f"Chosen by its validation set; the test set was looked at once. `{PREDICTIONS}` has some of its pairs: "
-        f"{min(wrong, WRONG)} of the {wrong} that are wrong, and {RIGHT} that are right, of all lengths.\n"
+        f"Chosen by its validation set; the test set was looked at once. `{PREDICTIONS}` has "
+        f"{len(kept(predictions))} of its pairs, of all lengths; {of_them}.\n"
     )
 
 
@@ -85,7 +87,8 @@ def main() -> None:
     """Copy what is needed, and say where it comes from."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    run = parser.parse_args().run
+    parser.add_argument("--commit", help="what it was trained at, where that is not the checkout's")
+    run, commit = (given := parser.parse_args()).run, given.commit
     config, predictions = training.build(training.read(run / CONFIG)), read_predictions(run / PREDICTIONS)
     assert config.data.root is None, f"{run}: trained with --data.root; what ships has no path of a machine in it"
     assert (run / WEIGHTS).stat().st_size < MOST, f"{run}: more than {MOST:,} bytes"
@@ -93,7 +96,7 @@ def main() -> None:
     for name in (*FILES, CONFIG, METRICS, EVALUATION):
         shutil.copyfile(run / name, SHIPPED / name)
     write_predictions(SHIPPED / PREDICTIONS, kept(predictions))
-    write(SHIPPED / "README.md", about(run, config, sum(not is_exact(prediction) for prediction in predictions)))
+    write(SHIPPED / "README.md", about(run, config, predictions, commit))
     print(f"{SHIPPED}: {sum(file.stat().st_size for file in SHIPPED.iterdir()):,} bytes")
 
 
