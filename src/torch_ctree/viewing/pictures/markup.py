@@ -9,6 +9,7 @@ import re
 from matplotlib.figure import Figure
 
 from torch_ctree.viewing.pictures.style import INK, styled
+from torch_ctree.viewing.text import visible
 
 
 @styled
@@ -26,6 +27,7 @@ def as_svg(figure: Figure, about: str = "", background: str | None = None) -> st
     _, start, text = content.getvalue().partition("<svg ")
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", start + text, flags=re.DOTALL)
     text = re.sub(r"\s*<style.*?</style>", "", text, count=1, flags=re.DOTALL)  # it would be of the whole page
+    text = _UNHEARD_OF.sub(lambda found: visible(found[0]), text)
     text = re.sub(r'<g id="[\w.]+_\d+">', "<g>", text)
     name = hashlib.sha256(text.encode()).hexdigest()[:8]
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
@@ -37,6 +39,7 @@ def as_svg(figure: Figure, about: str = "", background: str | None = None) -> st
     return head + rest.rstrip() + "\n"
 
 
+_UNHEARD_OF = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # by XML
 _METADATA = ("Date", "Creator", "Format", "Type")
 _SCHEMES = (  # of a file of its own: on a page, the root is the page
     f"\n <style>svg:root {{ color: {INK}; color-scheme: light dark }} "

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from torch_ctree.viewing.pictures.style import FAINT, NOT_YET, SMALL, span, styled
+from torch_ctree.viewing.pictures.style import FAINT, NOT_YET, SIZE, SMALL, span, styled
 
 LINE = 0.21  # inches, of a legend
 
@@ -57,6 +58,30 @@ def panel(figure: Figure, left: float, top: float, width: float, height: float) 
     axes = figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
     axes.set_axis_off()
     return axes
+
+
+def heading(axes: Axes, words: Sequence[str], room: float, y: float, is_above: bool) -> None:
+    """Words in a row at 0.5, 1.5, …; upright where they do not fit into so many inches each."""
+    is_turned = max(map(span, words), default=0) > 0.94 * room
+    size = min(SIZE, 72 * room / 1.15) if is_turned else SIZE
+    look = {"va": "bottom" if is_above else "top", "ha": "center", "rotation": 90 if is_turned else 0, "fontsize": size}
+    for x, word in enumerate(words):
+        axes.text(x + 0.5, y, word, **look)
+
+
+def turned(words: Sequence[str], room: float) -> float:
+    """How many inches that takes upwards."""
+    longest = max(map(span, words), default=0)
+    return (longest if longest > 0.94 * room else LINE) + 0.08
+
+
+def key(figure: Figure, left: float, top: float, colours: Sequence[str], low: str, high: str) -> None:
+    """What the colours of cells mean, from the lowest to the highest."""
+    axes = panel(figure, left, top, 1.2, 0.14)
+    axes.set(xlim=(0, len(colours)), ylim=(0, 1))
+    for x, fill in enumerate(colours):
+        axes.add_patch(Rectangle((x, 0), 1, 1, facecolor=fill, linewidth=0))
+    axes.text(len(colours) + 0.3, 0.5, f"{low} to {high}", ha="left", va="center", fontsize=SMALL)
 
 
 def missing(axes: Axes, why: str = NOT_YET) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import unicodedata
 import warnings
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -11,6 +10,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from matplotlib import rc_context
 from matplotlib.colors import to_rgb
+
+from torch_ctree.viewing.text import ems
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -91,31 +92,17 @@ def letters(fill: Sequence[float] | str) -> str:
 
 
 def span(text: str, size: float = SIZE) -> float:
-    """About how many inches a text takes; a font may lack its letters, so nothing is asked of one."""
-    ems = sum(1.0 if unicodedata.east_asian_width(letter) in "WF" else 0.62 for letter in text)
-    return ems * size / 72
+    """About how many inches the longest line of a text takes. No font is asked, which may lack its letters."""
+    return max(map(ems, text.split("\n"))) * size / 72
 
 
 def shortened(text: str, room: float, size: float = SIZE) -> str:
     """With … for the middle of what does not fit into so many inches.
 
     >>> shortened("walk around left thrice and jump", 1.2)
-    'walk a…d jump'
+    'walk aro…d jump'
     """
     if span(text, size) <= room:
         return text
     kept = max(2, int(len(text) * room / span(text, size)) - 1)
     return f"{text[: (kept + 1) // 2].rstrip()}…{text[-(kept // 2) :].lstrip()}"
-
-
-def percent(probability: float) -> str:
-    """In few letters; nothing for zero.
-
-    >>> [percent(p) for p in (0, 0.001, 0.5, 0.999, 1)]
-    ['', '<1%', '50%', '>99%', '100%']
-    """
-    if not probability:
-        return ""
-    if probability < 0.005:
-        return "<1%"
-    return ">99%" if 0.995 < probability < 1 else f"{100 * probability:.0f}%"
