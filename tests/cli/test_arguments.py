@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -54,6 +55,30 @@ def parse():
 
     run.help = parser.format_help()  # pyright: ignore[reportFunctionMemberAccess]
     return run
+
+
+def several(names: Sequence[str] = (), /, hold_out: int = 1) -> None:
+    """Do something with all of them.
+
+    names: of whatever
+    hold_out: how many
+    """
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], ((), 1)),
+        (["a"], (["a"], 1)),
+        (["a", "b", "c", "--hold-out", "3"], (["a", "b", "c"], 3)),
+        (["--hold-out", "3", "a", "b"], (["a", "b"], 3)),
+    ],
+)
+def test_several_by_place(words, expected):
+    parser = Parser(prog="ctree try")
+    add_arguments(parser, several)
+    found = values(parser.parse_args(words), several)
+    assert (found["names"], found["hold_out"]) == expected
 
 
 DEFAULTS = {"first": "a", "second": None, "hold_out": None, "set_": "test", "json_": False}

@@ -15,7 +15,7 @@ import torch
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
-from torch_ctree.cli import bench, data, decode, evaluate, reproduce, train
+from torch_ctree.cli import bench, data, decode, evaluate, reproduce, train, view
 from torch_ctree.cli.arguments import Command, add_arguments, add_settings, by_place, settings, summary, values
 from torch_ctree.cli.train import translated
 from torch_ctree.data import TASKS, DataError, Task, load
@@ -30,6 +30,7 @@ COMMANDS: dict[str, Command] = {
     "parse": decode.parse,
     "reproduce": reproduce.reproduce,
     "report": reproduce.report,
+    "view": view.view,
     "bench": bench.bench,
 }
 """What comes after ``ctree``: plain functions by name. What ``train`` takes as settings are flags of their own."""

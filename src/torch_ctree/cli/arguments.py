@@ -24,7 +24,8 @@ def names(function: Callable[..., Any], skip: frozenset[str] = frozenset()) -> d
 def add_arguments(parser: ArgumentParser, function: Callable[..., Any], skip: frozenset[str] = frozenset()) -> None:
     """Add what a function takes: parameters without a default by their place, the others as flags.
 
-    Parameters before ``/`` go by their place even where they may be left out.
+    Parameters before ``/`` go by their place even where they may be left out; of one whose default is a tuple there may
+    be several.
 
     skip: parameters that are not the user's to give
     """
@@ -35,7 +36,8 @@ def add_arguments(parser: ArgumentParser, function: Callable[..., Any], skip: fr
         if default is inspect.Parameter.empty:
             parser.add_argument(called, type=kind, help=told)
         elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-            parser.add_argument(called, type=kind, nargs="?", default=default, help=told)
+            several = isinstance(default, tuple)
+            parser.add_argument(called, type=kind, nargs="*" if several else "?", default=default, help=told)
         elif kind is bool:
             parser.add_argument(f"--{called}", action="store_true", help=told)
         else:

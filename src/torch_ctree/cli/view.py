@@ -1,0 +1,106 @@
+"""``ctree view``: trained models in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from torch_ctree.cli.console import console, say
+from torch_ctree.cli.runs import check_count, open_model
+from torch_ctree.data import DataError, Encoder
+from torch_ctree.evaluation import Prediction, read_predictions
+from torch_ctree.models import ModelError, Seq2Seq
+from torch_ctree.models.explaining import Explained, Parsed, explain, explain_samples, explain_target
+from torch_ctree.models.pretrained import EXAMPLE, folder_of
+
+MOST = 50
+"""Answers to one source, at most."""
+
+
+def view(
+    runs: Sequence[str] = (),
+    /,
+    *,
+    topk: int = 5,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    device: str = "auto",
+) -> None:
+    """Show what models answer, and with which trees, on a page in the browser.
+
+    runs: the folders of runs, or hf:owner/name on the Hugging Face Hub; of several, two are seen side by side (default:
+        the model that ships)
+    topk: how many answers to move through
+    host: where the page is served; 0.0.0.0 lets other machines see it
+    port: where the page is served (default: the first that is free from 7860 on)
+    device: cpu, cuda, …
+    """
+    check_count("topk", topk, MOST)
+    try:
+        from torch_ctree.viewing.explorer.asking import warm  # noqa: PLC0415
+        from torch_ctree.viewing.explorer.page import serve  # noqa: PLC0415  (Gradio is large, and may not be there)
+    except ModuleNotFoundError as error:
+        if error.name != "gradio":
+            raise
+        raise ModelError("view needs gradio: pip install 'torch-ctree[view]'") from None
+    chosen = list(dict.fromkeys(runs or [EXAMPLE]))
+    models = [Run(run, name, open_model(run, device)) for run, name in zip(chosen, _names(chosen), strict=True)]
+    terminal = console()
+    with terminal.status("warming up"):
+        for model in models:
+            warm(model, topk)
+    try:
+        serve(models, topk, host, port, lambda address: say(terminal, f"open {address} in a browser; Ctrl-C ends it"))
+    except OSError as error:
+        where = host if port is None else f"{host}, port {port}"
+        raise ModelError(f"{where}: nothing can be served there ({error}); another: --host or --port") from error
+
+
+class Run:
+    """A trained model, as the page asks it."""
+
+    def __init__(self, run: str, name: str, model: Seq2Seq) -> None:
+        self.name, self._run, self._model = name, run, model
+
+    @property
+    def source(self) -> Encoder:
+        """The words of sources."""
+        return self._model.source
+
+    @property
+    def target(self) -> Encoder:
+        """The words of targets."""
+        return self._model.target
+
+    def answers(self, source: str, k: int) -> list[Explained]:
+        """The k best answers."""
+        return explain(self._model, source, k)
+
+    def sample(self, source: str, seed: int) -> Explained:
+        """An answer drawn at random."""
+        return explain_samples(self._model, source, 1, seed)[0]
+
+    def parse(self, source: str, target: str, k: int) -> Parsed:
+        """The k best trees of a target."""
+        return explain_target(self._model, source, target, k)
+
+    def examples(self) -> Sequence[Prediction]:
+        """What ``ctree evaluate`` wrote of it."""
+        return self._predictions
+
+    @cached_property
+    def _predictions(self) -> list[Prediction]:
+        path = folder_of(self._run) / "predictions.jsonl"
+        try:
+            return read_predictions(path)
+        except DataError:
+            if path.exists():
+                raise
+            return []
+
+
+def _names(runs: Sequence[str]) -> list[str]:
+    """The names of the folders; where two have the same one, whole paths."""
+    names = [Path(run).name or run for run in runs]
+    return names if len(set(names)) == len(names) else list(runs)

@@ -1,0 +1,84 @@
+"""What models answered to their test set: some that are right and some that are wrong, to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch_ctree.evaluation.predictions import Prediction
+from torch_ctree.viewing.explorer.answers import Answers
+from torch_ctree.viewing.report.page import Html, joined, tag
+
+EACH = 4
+"""Examples of a kind."""
+MOST = 60
+"""Letters of a source that are shown."""
+
+
+def is_right(prediction: Prediction) -> bool:
+    """Whether the answer is just what was expected."""
+    return prediction.output.split() == prediction.target.split()
+
+
+def chosen(predictions: Mapping[str, Sequence[Prediction]]) -> list[tuple[str, list[Prediction]]]:
+    """Some examples of each kind, short ones and long ones: (what kind, examples).
+
+    Of several models, what each was right with; sources that not all of them were tested on are left out.
+
+    predictions: by model, at least one
+    """
+    tables = [{(one.source, one.target): one for one in some} for some in predictions.values()]
+    kinds: dict[tuple[bool, ...], list[Prediction]] = {}
+    for pair, one in tables[0].items():
+        if all(pair in table for table in tables):
+            kinds.setdefault(tuple(is_right(table[pair]) for table in tables), []).append(one)
+    names = list(predictions)
+    return [(_kind(names, right), spread(kinds[right])) for right in sorted(kinds, reverse=True)]
+
+
+def spread(predictions: Sequence[Prediction], count: int = EACH) -> list[Prediction]:
+    """Some, from the shortest to the longest source."""
+    by_length = sorted(predictions, key=lambda one: (len(one.source.split()), one.row))
+    count = min(count, len(by_length))
+    return [by_length[n * (len(by_length) - 1) // max(1, count - 1)] for n in range(count)]
+
+
+def _kind(names: Sequence[str], right: Sequence[bool]) -> str:
+    """What examples have in common."""
+    if len(names) == 1 or len(set(right)) == 1:
+        return ("Right" if right[0] else "Wrong") + (" with both" if len(names) > 1 else "")
+    return "Right only with " + ", ".join(name for name, was_right in zip(names, right, strict=True) if was_right)
+
+
+def examples(models: Sequence[Answers]) -> Html:
+    """Buttons for them."""
+    predictions = {model.name: found for model in models if (found := model.examples())}
+    if not predictions:
+        return tag("p", "No examples yet: ", tag("code", "ctree evaluate RUN"), " writes them into a run’s folder.")
+    return joined(*(_row(kind, some) for kind, some in chosen(predictions)))
+
+
+def _row(kind: str, some: Sequence[Prediction]) -> Html:
+    buttons = (
+        tag(
+            "li",
+            tag(
+                "button",
+                _short(one.source),
+                type="button",
+                title=one.source,
+                data_source=one.source,
+                data_target=one.target,
+            ),
+        )
+        for one in some
+    )
+    return tag(
+        "div",
+        tag("h4", kind),
+        tag("ul", *buttons),
+        class_=f"examples {'right' if kind.startswith('Right') else 'wrong'}",
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST else f"{text[: MOST - 1]}…"

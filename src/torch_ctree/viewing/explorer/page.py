@@ -1,0 +1,157 @@
+"""The page itself, made of Gradio's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+
+import gradio as gr
+from gradio.themes import Base
+
+from torch_ctree.viewing.explorer.answers import Answers
+from torch_ctree.viewing.explorer.asking import (
+    ANSWERS,
+    MARKS,
+    SAMPLES,
+    SHOWS,
+    START,
+    TREES,
+    Question,
+    Show,
+    ask,
+    is_typing,
+)
+from torch_ctree.viewing.explorer.examples import examples
+from torch_ctree.viewing.report.page import joined, tag
+
+HERE = Path(__file__).parent
+FONT, FIXED = ("system-ui", "sans-serif"), ("ui-monospace", "monospace")
+"""The reader's own: nothing is fetched from elsewhere."""
+READABLE = {"body_text_color_subdued": "*neutral_600", "body_text_color_subdued_dark": "*neutral_300"}
+"""Gradio's own are too faint."""
+AT_ONCE: dict[str, Any] = {"queue": False, "api_visibility": "private", "show_progress": "hidden"}
+"""For events: Gradio's queue would be slower, and count them."""
+
+
+def page(models: Sequence[Answers], k: int) -> gr.Blocks:
+    """A page with a column for one model, or two of them for several.
+
+    Each event brings all that is typed and chosen with it, and what is shown depends on that alone.
+
+    k: how many answers or trees, at most
+    """
+    by_name, one_at_a_time = {model.name: model for model in models}, Lock()
+    with gr.Blocks(title="ctree view", analytics_enabled=False) as blocks:
+        gr.HTML(_heading(models), apply_default_css=False)
+        with gr.Row():
+            source, target = _field("Source", True), _field("Target, if there is one")
+        shelf = gr.HTML(
+            examples(models[:2]), js_on_load=_script("examples"), apply_default_css=False, elem_classes="ctree-examples"
+        )
+        with gr.Row(elem_classes="ctree-choices"):
+            show = gr.Radio(SHOWS, value=ANSWERS, label="Show", container=False)
+            marks = gr.CheckboxGroup(list(MARKS), label="In the tree", container=False)
+        with gr.Row(visible=False, elem_classes="ctree-samples") as samples:
+            seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**31, min_width=110, container=False)
+            another = gr.Button("Sample another", size="sm", min_width=140)
+        with gr.Row():
+            names, columns = zip(*(_column(list(by_name), n) for n in range(min(2, len(models)))), strict=True)
+        chosen = [name for name in names if name is not None]
+        fields = [source, target, show, marks, seed, *chosen]
+
+        def answered(*given: Any) -> dict[Any, Any]:
+            question = Question.typed(*given[:5])
+            asked = [by_name[name] for name in given[5:]] or models
+            with one_at_a_time:
+                return {column: str(ask(model, question, k)) for column, model in zip(columns, asked, strict=True)}
+
+        def typed(*given: Any) -> Any:
+            asked = [by_name[name] for name in given[5:]] or models
+            if any(is_typing(model, *given[:2]) for model in asked):
+                return gr.skip()
+            return answered(*given)
+
+        typing, others = fields[:2], [field.change for field in fields[2:]]
+        gr.on([field.change for field in typing], typed, fields, columns, trigger_mode="always_last", **AT_ONCE)
+        gr.on([*others, source.submit, target.submit], answered, fields, columns, trigger_mode="always_last", **AT_ONCE)
+        target.input(_as_target, [target, show], show, trigger_mode="always_last", **AT_ONCE)
+        show.change(lambda show: gr.Row(visible=show == SAMPLES), show, samples, **AT_ONCE)
+        another.click(lambda seed: int(seed or 0) + 1, seed, seed, **AT_ONCE)
+        shelf.pick(_picked, None, [source, target], **AT_ONCE)
+        if chosen:
+            gr.on(
+                [name.change for name in chosen],
+                lambda *names: str(examples([by_name[name] for name in dict.fromkeys(names)])),
+                chosen,
+                shelf,
+                **AT_ONCE,
+            )
+    return blocks
+
+
+def serve(models: Sequence[Answers], k: int, host: str, port: int | None, tell: Callable[[str], None]) -> None:
+    """Show the page to whoever asks, until Ctrl-C.
+
+    port: None: the first one that is free from 7860 on
+    tell: is told the address
+    """
+    blocks = page(models, k)
+    theme = Base(primary_hue="teal", secondary_hue="teal", neutral_hue="slate", font=FONT, font_mono=FIXED)
+    _, address, _ = blocks.launch(
+        server_name=host,
+        server_port=port,
+        theme=theme.set(**READABLE),
+        css_paths=HERE / "page.css",
+        prevent_thread_lock=True,
+        quiet=True,
+        share=False,
+        ssr_mode=False,
+        pwa=False,
+        mcp_server=False,
+        run_history=False,
+        enable_monitoring=False,
+        footer_links=[],
+        max_file_size=1,  # nothing on the page takes a file
+    )
+    tell(address)
+    try:
+        Event().wait()
+    except KeyboardInterrupt:
+        blocks.close(verbose=False)
+
+
+def _heading(models: Sequence[Answers]) -> str:
+    names = joined(*(tag("code", model.name) for model in models[:1])) if len(models) == 1 else f"{len(models)} models"
+    about = "What it answers, with which tree, and why. Nothing that is typed is kept."
+    return tag("header", tag("h1", "ctree view ", tag("small", names)), tag("p", about), class_="ctree-heading")
+
+
+def _field(label: str, autofocus: bool = False) -> gr.Textbox:
+    plain = gr.InputHTMLAttributes(autocomplete="off", autocapitalize="off", autocorrect="off", spellcheck=False)
+    return gr.Textbox(label=label, autofocus=autofocus, max_lines=1, min_width=300, html_attributes=plain)
+
+
+def _column(names: Sequence[str], n: int) -> tuple[gr.Dropdown | None, gr.HTML]:
+    """Where a model is chosen, if there are several, and what it says."""
+    with gr.Column(min_width=320):
+        name = gr.Dropdown(list(names), value=names[n], label=f"Model {n + 1}", filterable=False) if names[1:] else None
+        return name, gr.HTML(
+            str(START), js_on_load=_script("page"), apply_default_css=False, elem_classes="ctree-column"
+        )
+
+
+def _script(name: str) -> str:
+    return (HERE / f"{name}.js").read_text(encoding="utf-8")
+
+
+def _as_target(target: str | None, show: Show) -> Show:
+    """Who types a target wants to see its trees; who clears it does not."""
+    if target and target.strip():
+        return TREES
+    return ANSWERS if show == TREES else show
+
+
+def _picked(event: gr.EventData) -> tuple[str, str]:
+    return event.source, event.expected
