@@ -4,7 +4,7 @@ from tests.evaluation.test_evaluating import gold
 from tests.models.build import tiny_model
 from torch_ctree.data import Pairs, Task
 from torch_ctree.evaluation import evaluate, predict_all
-from torch_ctree.experiments.scoring import scored
+from torch_ctree.experiments.scoring import answered, scored
 
 SOURCES = ["s1 s2 s3", "s4", "s0 s0", "s2", "s3 s1", "s1 s1", "s0 s4 s2", "s3"]
 
@@ -18,11 +18,16 @@ def tiny_task(model) -> Task:
     return Task("tiny", {"train": nothing, "validation": nothing, "test": mixed, "gen": right}, "made up", gold)
 
 
+def score(model, task, with_cells):
+    answers = answered(model, task)
+    return scored(answers, {name: evaluate(some, task) for name, some in answers.items()}, with_cells)
+
+
 @pytest.mark.parametrize("decoder", ["ctree", "gru"])
 def test_as_evaluation_has_it(decoder):
     model = tiny_model(decoder=decoder)
     task = tiny_task(model)
-    metrics, _ = scored(model, task, with_cells=False)
+    metrics, _ = score(model, task, with_cells=False)
     gen = metrics.pop("gen")
     assert gen["exact_match"] == 1.0
     for name, found in (("test", metrics), ("gen", gen)):
@@ -36,11 +41,13 @@ def test_as_evaluation_has_it(decoder):
         assert found["tree_f1"] == (expected.tree_f1 and expected.tree_f1.sentence_f1)
     assert (metrics["tree_f1"] is None) == (decoder == "gru")
     assert "cells" not in metrics
+    assert gen["errors"] == {}
+    assert sum(metrics["errors"].values()) == round((1 - metrics["exact_match"]) * metrics["pairs"])
 
 
 def test_the_first_answers_of_each_kind():
     model = tiny_model()
-    metrics, examples = scored(model, tiny_task(model), with_cells=True)
+    metrics, examples = score(model, tiny_task(model), with_cells=True)
     test, gen = examples["test"], examples["gen"]
     assert [one["source"] for one in gen["right"]] == SOURCES[:3]
     assert gen["wrong"] == []

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,11 +11,10 @@ from rich.table import Table
 
 from torch_ctree import evaluation, training
 from torch_ctree.cli.console import console, say
+from torch_ctree.cli.report import keep_report
 from torch_ctree.cli.runs import check_count, open_model, settings_of
-from torch_ctree.data import DataError
-from torch_ctree.data.disk import finite, read_json, write
 from torch_ctree.models import Seq2Seq
-from torch_ctree.models.pretrained import SHIPPED, WEIGHTS, folder_of
+from torch_ctree.models.pretrained import SHIPPED, folder_of
 from torch_ctree.training import TrainingError
 
 LENGTHS = 12
@@ -33,7 +29,7 @@ def evaluate(
     root: str | None = None,
     device: str = "auto",
 ) -> None:
-    """Test a trained model; writes predictions.jsonl and evaluation.json into the run's folder.
+    """Test a trained model; writes predictions.jsonl, evaluation.json and report.html into the run's folder.
 
     run: the folder of a run, or example, the model that ships, whose folder is left as it is
     set_: of the task: test, validation, gen, … (default: all that are not for training or choosing)
@@ -51,31 +47,19 @@ def evaluate(
     names = [set_] if set_ else task.tested
     terminal, folder = console(), folder_of(run)
     tokenised = config.vocabulary.kind == "words" if data.is_own else data.form != "raw"
-    weights = sha256((folder / WEIGHTS).read_bytes()).hexdigest()
     results, rows = {}, []
     for name in names:
         predictions = _predictions(model, task, name, batch_size, depth)
         result = evaluation.evaluate(predictions, task, tokenised)
-        results[name if depth is None else f"{name} at depth {depth}"] = {"weights": weights, **result.to_dict()}
+        results[name if depth is None else f"{name} at depth {depth}"] = result
         rows += predictions
         _show(terminal, name, result)
     if folder == SHIPPED:
         say(terminal, f"{run} ships with torch-ctree and is left as it is: nothing was written")
         return
-    evaluation.write_predictions(folder / "predictions.jsonl", rows)
-    everything = _known_results(folder / "evaluation.json", weights) | finite(results)
-    write(folder / "evaluation.json", json.dumps(everything, indent=2) + "\n")
-    say(terminal, f"every answer: {folder / 'predictions.jsonl'}; these numbers: {folder / 'evaluation.json'}")
-
-
-def _known_results(path: Path, weights: str) -> dict[str, Any]:
-    """What was found before with these weights: of other sets, at other depths."""
-    try:
-        known = read_json(path)
-    except DataError:
-        return {}
-    here = known.items() if isinstance(known, dict) else []
-    return {name: result for name, result in here if isinstance(result, dict) and result.get("weights") == weights}
+    answers, numbers = evaluation.keep(folder, rows, results)
+    say(terminal, f"every answer: {answers}; these numbers: {numbers}")
+    keep_report(folder, config, terminal)
 
 
 def _predictions(

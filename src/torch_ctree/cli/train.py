@@ -15,6 +15,7 @@ from rich.text import Text
 
 from torch_ctree import training
 from torch_ctree.cli.console import console, say
+from torch_ctree.cli.report import keep_report, keep_reports
 from torch_ctree.data.errors import check_whole, count, place, shown, told
 from torch_ctree.training import TrainConfig, TrainingError
 from torch_ctree.training.configuration import CONFIG, SECTIONS, parsed
@@ -144,6 +145,7 @@ def _train(config: TrainConfig, folder: Path, resume: bool) -> None:
         raise
     accuracy = f"validation accuracy {best['validation_accuracy']:.2%}"
     say(terminal, f"best: epoch {best['epoch']}, {accuracy}; the model is in {folder}")
+    keep_report(folder, config, terminal)
     say(terminal, f"next: ctree evaluate {quoted}")
 
 
@@ -189,6 +191,7 @@ def _show(outcomes: Sequence[Outcome[Run, Best]]) -> None:
     for outcome in failed:
         say(terminal, f"{outcome.job.folder} failed: {outcome.error}")
     if done:
+        keep_reports([(run.folder, run.config) for run, _ in done], terminal)
         say(terminal, f"next: ctree evaluate {shlex.quote(str(done[0][0].folder))}")
     if failed:
         say(

@@ -17,6 +17,7 @@ from torch_ctree.evaluation.cells import cell as cell
 from torch_ctree.evaluation.cells import simplest_by_cell as simplest_by_cell
 from torch_ctree.evaluation.evaluating import Evaluation as Evaluation
 from torch_ctree.evaluation.evaluating import evaluate as evaluate
+from torch_ctree.evaluation.evaluating import keep as keep
 from torch_ctree.evaluation.evaluating import predict as predict
 from torch_ctree.evaluation.evaluating import predict_all as predict_all
 from torch_ctree.evaluation.predictions import Prediction as Prediction

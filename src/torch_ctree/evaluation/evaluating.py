@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,17 +14,22 @@ import torch
 from torch import Tensor
 
 from torch_ctree.data import Batch, Batches, Encoded, Example, Task, Vocabulary
+from torch_ctree.data.disk import finite, read_json, write
 from torch_ctree.data.errors import DataError
 from torch_ctree.devices import in_tf32
 from torch_ctree.evaluation.accuracy import Share, by_length, exact_match, first_word, token_accuracy
 from torch_ctree.evaluation.brackets import TreeF1, balanced, left_branching, right_branching, tree_f1
-from torch_ctree.evaluation.predictions import Prediction
+from torch_ctree.evaluation.predictions import Prediction, write_predictions
 from torch_ctree.evaluation.translation import Bleu, bleu
 from torch_ctree.models import Decoded, Seq2Seq
+from torch_ctree.models.pretrained import WEIGHTS
 from torch_ctree.trees import Derivation
 
 if TYPE_CHECKING:
     from nltk import Tree
+
+PREDICTIONS, EVALUATION = "predictions.jsonl", "evaluation.json"
+"""What ``keep`` leaves in the folder of a run."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +142,29 @@ def in_brackets(tree: Tree | None) -> str | None:
     for leaf in tree.treepositions("leaves"):
         tree[leaf] = str(tree[leaf]).replace("(", "-LRB-").replace(")", "-RRB-")
     return " ".join(str(tree).split())
+
+
+def keep(folder: Path, predictions: Sequence[Prediction], results: Mapping[str, Evaluation]) -> tuple[Path, Path]:
+    """Write predictions.jsonl and evaluation.json into the folder of a run → where they are.
+
+    results: by name; what was found before with the same weights under other names stays
+    """
+    answers, numbers = folder / PREDICTIONS, folder / EVALUATION
+    weights = sha256((folder / WEIGHTS).read_bytes()).hexdigest()
+    found = {name: {"weights": weights, **result.to_dict()} for name, result in results.items()}
+    write_predictions(answers, predictions)
+    write(numbers, json.dumps(_known(numbers, weights) | finite(found), indent=2) + "\n")
+    return answers, numbers
+
+
+def _known(path: Path, weights: str) -> dict[str, Any]:
+    """What was found before with these weights: of other sets, at other depths."""
+    try:
+        known = read_json(path)
+    except DataError:
+        return {}
+    here = known.items() if isinstance(known, dict) else []
+    return {name: result for name, result in here if isinstance(result, dict) and result.get("weights") == weights}
 
 
 def evaluate(predictions: Sequence[Prediction], task: Task, tokenised: bool = True) -> Evaluation:

@@ -7,9 +7,10 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from torch_ctree.data import Task
-from torch_ctree.evaluation import Prediction, Share, by_cell, evaluate, is_exact, predict_all, simplest_by_cell
+from torch_ctree.evaluation import Evaluation, Prediction, Share, by_cell, is_exact, predict_all, simplest_by_cell
 from torch_ctree.evaluation.cells import Cell
 from torch_ctree.models import Seq2Seq
+from torch_ctree.viewing.report.errors import grouped
 
 T = TypeVar("T")
 
@@ -17,16 +18,25 @@ EXAMPLES = 3
 """Answers of each kind."""
 
 
-def scored(model: Seq2Seq, task: Task, with_cells: bool, tf32: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The metrics of the test set, those of other sets within, and examples from each set.
+def answered(model: Seq2Seq, task: Task, tf32: bool = True) -> dict[str, list[Prediction]]:
+    """Set → its answers, of all that are neither for training nor for choosing.
 
-    with_cells: also by the kinds of SCAN's phrases
     tf32: whether a GPU may multiply in TF32
     """
     small = model.device.type != "cuda" or model.decoder.needs_phrases  # whose charts take megabytes a pair
     batch_size = 50 if small else 1000
-    answers = {name: predict_all(model, task, name, batch_size=batch_size, tf32=tf32) for name in task.tested}
-    found = {name: _metrics(some, task) for name, some in answers.items()}
+    return {name: predict_all(model, task, name, batch_size=batch_size, tf32=tf32) for name in task.tested}
+
+
+def scored(
+    answers: Mapping[str, Sequence[Prediction]], evaluations: Mapping[str, Evaluation], with_cells: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The metrics of the test set, those of other sets within, and examples from each set.
+
+    answers, evaluations: by set
+    with_cells: also by the kinds of SCAN's phrases
+    """
+    found = {name: _metrics(evaluations[name], some) for name, some in answers.items()}
     examples = {name: _examples(some) for name, some in answers.items()}
     if with_cells:
         for name, some in answers.items():
@@ -36,8 +46,7 @@ def scored(model: Seq2Seq, task: Task, with_cells: bool, tf32: bool = True) -> t
     return metrics | found, examples
 
 
-def _metrics(predictions: Sequence[Prediction], task: Task) -> dict[str, Any]:
-    result = evaluate(predictions, task)
+def _metrics(result: Evaluation, predictions: Sequence[Prediction]) -> dict[str, Any]:
     return {
         "pairs": result.pairs,
         "exact_match": result.exact_match,
@@ -46,6 +55,7 @@ def _metrics(predictions: Sequence[Prediction], task: Task) -> dict[str, Any]:
         "loss": result.loss,
         "by_length": {str(length): _share(share) for length, share in result.by_length.items()},
         "tree_f1": None if result.tree_f1 is None else result.tree_f1.sentence_f1,
+        "errors": {group.kind.name: len(group.predictions) for group in grouped(predictions)},
     }
 
 

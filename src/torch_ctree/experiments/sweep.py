@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,18 @@ from rich.console import Console
 
 from torch_ctree.circumstances import circumstances, date_now
 from torch_ctree.data import Task, data_folder
-from torch_ctree.data.errors import count
+from torch_ctree.data.errors import count, in_one_line
+from torch_ctree.evaluation import Evaluation, Prediction, evaluate, keep
+from torch_ctree.experiments.beside import of_row
 from torch_ctree.experiments.results import Entry, Result, read_result, write_result
-from torch_ctree.experiments.scoring import scored
-from torch_ctree.experiments.tables import Row, Table
+from torch_ctree.experiments.scoring import answered, scored
+from torch_ctree.experiments.tables import TABLES, Row, Table
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training import TrainConfig, TrainingError, build, merged, preset, read
 from torch_ctree.training.configuration import CONFIG, OF_NO_INTEREST, differences
 from torch_ctree.training.pool import Outcome, Several, Tell, Watcher
 from torch_ctree.training.together import board, default_at_once, side_by_side, telling
+from torch_ctree.viewing.report import write_run_report
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,10 @@ def work(job: Job, tell: Tell) -> Result | None:
     tell("testing")
     device = torch.device("cuda" if job.config.trainer.may_use_gpu and torch.cuda.is_available() else "cpu")
     model, task = Seq2Seq.from_pretrained(job.folder).to(device).eval(), job.config.data.load()
-    metrics, examples = scored(model, task, job.known["task"] == "scan", job.config.trainer.tf32)
+    answers = answered(model, task, job.config.trainer.tf32)
+    evaluations = {name: evaluate(some, task) for name, some in answers.items()}
+    metrics, examples = scored(answers, evaluations, job.known["task"] == "scan")
+    _keep(job, answers, evaluations, tell)
     return {
         **job.known,
         **_where(device, job),
@@ -154,6 +160,19 @@ def work(job: Job, tell: Tell) -> Result | None:
         "metrics": metrics,
         "examples": examples,
     }
+
+
+def _keep(
+    job: Job, answers: Mapping[str, Sequence[Prediction]], evaluations: Mapping[str, Evaluation], tell: Tell
+) -> None:
+    """Answers, numbers and the report go into the folder of the run; where they cannot, that is said."""
+    table = TABLES[job.known["task"]]
+    row = next(row for row in table.rows if row.name == job.known["row"])
+    try:
+        keep(job.folder, [one for some in answers.values() for one in some], evaluations)
+        write_run_report(job.folder, of_row(table, row, job.known["split"]))
+    except Exception as error:  # whatever it is, hours of training are worth more
+        tell(f"no report: {in_one_line(error)}")
 
 
 def origin_of(task: Task, root: str | None) -> str:

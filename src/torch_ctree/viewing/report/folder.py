@@ -16,9 +16,9 @@ import yaml
 from torch_ctree.data.disk import read_json
 from torch_ctree.data.errors import DataError, in_one_line, shown
 from torch_ctree.evaluation import Prediction, read_predictions
+from torch_ctree.evaluation.evaluating import EVALUATION, PREDICTIONS
 
-CONFIG, METRICS, EVALUATION, PREDICTIONS = "config.yaml", "metrics.csv", "evaluation.json", "predictions.jsonl"
-WEIGHTS = "model.safetensors"
+CONFIG, METRICS, WEIGHTS = "config.yaml", "metrics.csv", "model.safetensors"
 WHAT = {
     CONFIG: "every setting",
     METRICS: "the metrics of every epoch",

@@ -37,6 +37,8 @@ class Section:
 
     title: str
     content: Sequence[Html]
+    is_part: bool = False
+    """Of the last one that is not."""
 
 
 def tag(element: str, *content: str, **attributes: str | None) -> Html:
@@ -71,13 +73,21 @@ def page(title: str, lead: Sequence[Html], sections: Sequence[Section], ending: 
     lead: what stands above all sections
     ending: what stands below them
     """
-    names = [f"{n}-{_anchor(section.title)}" for n, section in enumerate(sections, 1)]
-    links = [tag("li", tag("a", section.title, href=f"#{name}")) for name, section in zip(names, sections, strict=True)]
+    named = [(f"{n}-{_anchor(section.title)}", section) for n, section in enumerate(sections, 1)]
+    has_parts = any(section.is_part for section in sections)
+    links = (
+        tag(
+            "li",
+            tag("a", section.title, href=f"#{name}"),
+            class_="whole" if has_parts and not section.is_part else None,
+        )
+        for name, section in named
+    )
     parts = [
         tag("header", tag("h1", title), *lead, tag("nav", tag("ul", *links), aria_label="contents")),
         *(
-            tag("section", tag("h2", section.title), *section.content, id=name)
-            for name, section in zip(names, sections, strict=True)
+            tag("section", tag("h3" if section.is_part else "h2", section.title), *section.content, id=name)
+            for name, section in named
         ),
         tag("footer", tag("p", ending)),
     ]
@@ -190,9 +200,9 @@ def folded(summary: str, *content: Html, is_open: bool = False) -> Html:
     return tag("details", tag("summary", summary), *content, open="" if is_open else None)
 
 
-def beside(*parts: Html) -> Html:
+def abreast(*parts: Html) -> Html:
     """Side by side where there is room."""
-    return tag("div", *(tag("div", part) for part in parts if part), class_="beside")
+    return tag("div", *(tag("div", part) for part in parts if part), class_="abreast")
 
 
 def bar(share: float) -> Html:

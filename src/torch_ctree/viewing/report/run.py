@@ -18,8 +18,8 @@ from torch_ctree.viewing.report.page import (
     NOTHING,
     Html,
     Section,
+    abreast,
     bar,
-    beside,
     code,
     facts,
     folded,
@@ -50,8 +50,8 @@ ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Recu
 
 
 @dataclass(frozen=True)
-class Published:
-    """What was published of a model like this one."""
+class Beside:
+    """What was published of a model like this one, to stand beside its numbers."""
 
     source: str = ""
     """Whose numbers these are."""
@@ -59,7 +59,7 @@ class Published:
     """(Set, metric) → as it is shown."""
 
 
-def write_run_report(folder: Path, published: Published | None = None) -> Path:
+def write_run_report(folder: Path, published: Beside | None = None) -> Path:
     """Make ``report.html`` in the folder of a run, from what is there → where it is.
 
     Whatever is missing is said in its place, with the command that makes it.
@@ -67,11 +67,11 @@ def write_run_report(folder: Path, published: Published | None = None) -> Path:
     published: numbers to show beside those of the run
     """
     path = folder / REPORT
-    write(path, run_report(folder, published or Published()))
+    write(path, run_report(folder, published or Beside()))
     return path
 
 
-def run_report(folder: Path, published: Published) -> str:
+def run_report(folder: Path, published: Beside) -> str:
     """The page."""
     run = RunFolder(folder)
     parts: list[tuple[str, Callable[[], Sequence[Html]]]] = [
@@ -94,7 +94,7 @@ def _section(title: str, make: Callable[[], Sequence[Html]]) -> Section:
     try:
         return Section(title, make())
     except MissingError as error:
-        return Section(title, [missing(f"{error.why}. This makes it: ", code(error.command))])
+        return Section(title, [missing(f"{error.why}; made by ", code(error.command))])
     except ODD as error:
         said = f"{type(error).__name__}: {in_one_line(error, 200)}"
         return Section(title, [missing(f"The files of this run are not as this version has them ({said}).")])
@@ -108,7 +108,7 @@ def percent(value: Any) -> str:
 # --- above everything -------------------------------------------------------------------------------------------------
 
 
-def _lead(run: RunFolder, published: Published) -> list[Html]:
+def _lead(run: RunFolder, published: Beside) -> list[Html]:
     """What was trained, and the most important numbers; as much of it as is there."""
     found: list[tuple[str, str, str]] = []
     about: list[Html] = []
@@ -126,7 +126,7 @@ def _about(settings: Mapping[str, Any]) -> str:
     return f"{data['name']}: {model['encoder']} + {model['decoder']}, seed {settings['seed']}"
 
 
-def _tested(run: RunFolder, published: Published) -> list[tuple[str, str, str]]:
+def _tested(run: RunFolder, published: Beside) -> list[tuple[str, str, str]]:
     """The exact match of each set, and whatever else has been published."""
     found = []
     for name, result in run.evaluation.items():
@@ -149,11 +149,11 @@ def _validated(epochs: Sequence[Epoch]) -> tuple[str, str, str]:
 # --- how good it is ---------------------------------------------------------------------------------------------------
 
 
-def _results(run: RunFolder, published: Published) -> list[Html]:
+def _results(run: RunFolder, published: Beside) -> list[Html]:
     sets = run.evaluation
     if not sets:
         raise MissingError("evaluation.json has no set", run.evaluate)
-    parts = [_other_weights(run), beside(table(_metrics(sets, published)), _trees(sets))]
+    parts = [_other_weights(run), abreast(table(_metrics(sets, published)), _trees(sets))]
     if published.numbers:
         parts.append(paragraph(f"Published: {published.source}.", kind="faint"))
     signatures = dict.fromkeys(result["bleu"]["signature"] for result in sets.values() if result.get("bleu"))
@@ -168,7 +168,7 @@ def _other_weights(run: RunFolder) -> Html:
     return missing(said, "This tests it as it is: ", code(run.evaluate))
 
 
-def _metrics(sets: Mapping[str, Mapping[str, Any]], published: Published) -> list[list[str]]:
+def _metrics(sets: Mapping[str, Mapping[str, Any]], published: Beside) -> list[list[str]]:
     """Every number of every set, with the published ones of a set to its right."""
     printed = {name: {metric for set_, metric in published.numbers if set_ == name} for name in sets}
     header = [""]
@@ -310,11 +310,11 @@ def _value(value: Any) -> str:
 
 def _files(run: RunFolder) -> list[Html]:
     """What is in the folder."""
-    lines = [["file", "what it is", "bytes", "written"]]
+    lines: list[list[str]] = [["file", "bytes", "written"]]
     for name, what in WHAT.items():
         path = run.path / name
         if path.is_file():
             found = path.stat()
             date = datetime.fromtimestamp(found.st_mtime, UTC)
-            lines.append([name, what, f"{found.st_size:,}", f"{date:%Y-%m-%d %H:%M} UTC"])
-    return [paragraph("In ", code(str(run.path.resolve())), kind="faint"), table(lines, words=2)]
+            lines.append([joined(name, tag("small", what)), f"{found.st_size:,}", f"{date:%Y-%m-%d %H:%M} UTC"])
+    return [paragraph("In ", code(str(run.path.resolve())), kind="faint"), table(lines)]
