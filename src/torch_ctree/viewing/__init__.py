@@ -4,4 +4,5 @@ from torch_ctree.viewing.folding import fold as fold
 from torch_ctree.viewing.look import Look as Look
 from torch_ctree.viewing.svg import svg as svg
 from torch_ctree.viewing.terminal import draw as draw
-from torch_ctree.viewing.terminal import width as width
+from torch_ctree.viewing.text import visible as visible
+from torch_ctree.viewing.text import width as width

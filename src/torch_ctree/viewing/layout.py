@@ -37,7 +37,9 @@ FAR = 200.0
 TOUCH = 20.0
 """The least that can be hit with a finger."""
 WIDEST = 900.0
-"""A row of words may be this wide; the levels of a tree share as much."""
+"""Words stand in a row if it is not wider."""
+DEEPEST = 1600.0
+"""What the levels of a tree share."""
 NOTE_LINE = 18.0
 SWATCHES = 5
 
@@ -207,7 +209,7 @@ def _step(nodes: list[Node], is_sideways: bool) -> float:
         else 30.0 + 8.0 * bool(pill) + 6.0 * (number > 10)
     )
     least = 20.0 if pill or number > 10 else 5.0
-    return max(least, min(most, WIDEST / max(nodes[0].above, 1)))
+    return max(least, min(most, DEEPEST / max(nodes[0].above, 1)))
 
 
 def _placed(nodes: list[Node], is_sideways: bool) -> Layout:

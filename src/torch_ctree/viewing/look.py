@@ -76,10 +76,15 @@ def colour(share: float) -> str:
     >>> colour(0.0), colour(1.0)
     ('#f2f0c8', '#27408b')
     """
-    place = 0.0 if math.isnan(share) else min(max(share, 0.0), 1.0) * (len(SCALE) - 1)
+    place = within(share) * (len(SCALE) - 1)
     n = min(int(place), len(SCALE) - 2)
     mixed = [a + (b - a) * (place - n) for a, b in zip(_channels(SCALE[n]), _channels(SCALE[n + 1]), strict=True)]
     return "#" + "".join(f"{round(channel):02x}" for channel in mixed)
+
+
+def within(share: float) -> float:
+    """A probability that is one: rounding, and numbers that are none, must not end a drawing."""
+    return 0.0 if math.isnan(share) else min(max(share, 0.0), 1.0)
 
 
 def ink(share: float) -> str:
