@@ -6,28 +6,25 @@ all the pictures; its distribution is random, but leans towards that tree.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import matplotlib
-
-matplotlib.use("svg")
 
 import torch
-from matplotlib import colormaps, pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Arc, FancyArrowPatch, Rectangle
-from torch import Tensor
+from matplotlib.patches import Arc, FancyArrowPatch
 
 from torch_ctree import LatentTree
+from torch_ctree.data.disk import write
 from torch_ctree.trees import naive, paper
-from torch_ctree.trees.kernels import torch as kernel
-from torch_ctree.trees.topology import level, topology
+from torch_ctree.trees.topology import topology
+from torch_ctree.viewing.pictures import alphas_of, as_svg, dp_table, leaf_intervals
+from torch_ctree.viewing.pictures.intervals import box, ruler
+from torch_ctree.viewing.pictures.sheets import sheet
+from torch_ctree.viewing.pictures.style import ACCENT, FILLS, INK, PAPER, styled
+from torch_ctree.viewing.text import percent
 
 Nested = Sequence["Nested"] | str
 
@@ -35,18 +32,6 @@ FOLDER = Path(__file__).parent / "figures"
 TREE: Nested = [[["an", ["older", "man"]], ["is", "playing"]], [["a", ["video", "game"]], "."]]
 DEPTH = 4
 SEED = 35  # of the example's distribution; chosen so that it has several probable trees
-# Light fills that stay apart for colour-blind readers and carry black text (Paul Tol's "light" scheme).
-COLOURS = ["#77aadd", "#99ddff", "#44bb99", "#bbcc33", "#aaaa00", "#eedd88", "#ee8866", "#ffaabb", "#dddddd"]
-INK, FAINT, ACCENT = "#22272e", "#6b7480", "#b3261e"
-STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "torch-ctree",
-    "svg.fonttype": "path",
-    "font.family": "DejaVu Sans",
-    "font.size": 11,
-    "text.color": INK,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-}
 
 
 # --- the example ------------------------------------------------------------------------------------------------------
@@ -82,36 +67,22 @@ def example() -> LatentTree:
 # --- drawing ----------------------------------------------------------------------------------------------------------
 
 
-def canvas(
-    width: float, height: float, columns: int = 1, rows: int = 1, widths: Sequence[float] | None = None
-) -> tuple[Figure, list[Axes]]:
-    """A figure whose axes fill it and have no frame, row by row; widths are those of the columns, beside each other."""
-    figure, grid = pyplot.subplots(
-        rows, columns, figsize=(width, height), width_ratios=widths, squeeze=False, layout="constrained"
-    )
-    axes = list(grid.flat)
-    for panel in axes:
-        panel.set_axis_off()
-    return figure, axes
+def canvas(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure with panels beside each other that fill it and have no frame."""
+    figure = sheet(width, height)
+    panels = list(figure.subplots(1, columns, squeeze=False).flat)
+    for axes in panels:
+        axes.set_axis_off()
+    return figure, panels
 
 
 def save(figure: Figure, name: str) -> None:
-    figure.savefig(FOLDER / f"{name}.svg", metadata={"Date": None, "Creator": None})
-    pyplot.close(figure)
+    write(FOLDER / f"{name}.svg", as_svg(figure, background=PAPER))
 
 
-def box(axes: Axes, vertex: int, bottom: float, height: float, fill: str | tuple[float, ...], edge: str = INK) -> None:
+def vertex_box(axes: Axes, vertex: int, bottom: float, height: float, fill: str) -> None:
     """A vertex's interval as a rectangle."""
-    start, end = LINE.starts[vertex], LINE.ends[vertex]
-    axes.add_patch(Rectangle((start, bottom), end - start, height, facecolor=fill, edgecolor=edge, linewidth=1))
-
-
-def ruler(axes: Axes, y: float, last: int) -> None:
-    """The line 0 … last with a tick at every position."""
-    axes.plot([0, last], [y, y], color=INK, linewidth=1)
-    for position in range(last + 1):
-        axes.plot([position, position], [y, y - 0.08], color=INK, linewidth=1)
-        axes.text(position, y - 0.14, str(position), ha="center", va="top", fontsize=9.5)
+    box(axes, LINE.starts[vertex], LINE.ends[vertex], bottom, height, fill)
 
 
 def centre(vertex: int, depth: int = DEPTH) -> tuple[float, float]:
@@ -142,13 +113,13 @@ def intervals() -> None:
     edges(axes, [vertex for vertex in inner + LEAVES if vertex > 0], DEPTH)
     for vertex in inner:
         node(axes, *centre(vertex), vertex)
-    for word, leaf, colour in zip(WORDS, LEAVES, COLOURS, strict=True):
+    for word, leaf, colour in zip(WORDS, LEAVES, FILLS, strict=True):
         (x, y), (start, end) = centre(leaf), (LINE.starts[leaf], LINE.ends[leaf])
         axes.fill([x, start, end], [y, -0.9, -0.9], color=colour, alpha=0.35, linewidth=0)
         node(axes, x, y, leaf, colour)
-        box(axes, leaf, -1.6, 0.7, colour)
+        vertex_box(axes, leaf, -1.6, 0.7, colour)
         axes.text(x, -1.25, word, ha="center", va="center", fontsize=11)
-    ruler(axes, -1.6, LINE.positions)
+    ruler(axes, -1.6, LINE.positions, 0.6, 0.75)
     axes.set(xlim=(-0.3, LINE.positions + 0.3), ylim=(-2.15, 4.35))
     save(figure, "intervals")
 
@@ -185,78 +156,14 @@ def arcs() -> None:
 
 def table(dist: LatentTree) -> None:
     """α_n[p] for the sentence, and the way of its best tree through it."""
-    posterior = dist.posterior(torch.arange(len(WORDS)))
-    alphas = kernel.alphas(posterior.log_weights[None], posterior.lengths[None])[0]  # (N + 1, L + 1)
-    figure, (axes,) = canvas(11.5, 5.6)
-    cells(axes, alphas, used_cells(posterior.marginals()))
-    path(axes, posterior.argmax().vertices.tolist())
-    for n in range(len(alphas)):
-        axes.text(-0.75, n, f"{WORDS[n - 1]}   n = {n}" if n else "n = 0", ha="right", va="center", fontsize=11)
-    for p in range(LINE.positions + 1):
-        axes.text(p, -0.65, str(p), ha="center", va="bottom", fontsize=10)
-    axes.text(-0.75, -0.65, "p =", ha="right", va="bottom", fontsize=11)
-    axes.set(xlim=(-3.1, 16.6), ylim=(9.6, -1.1))
-    save(figure, "table")
-
-
-def cells(axes: Axes, alphas: Tensor, used: Tensor) -> None:
-    """The table's numbers on a heat map, those that lead to no complete tree in grey."""
-    lowest = alphas[used].min().item()
-    for n, p in itertools.product(*map(range, alphas.shape)):
-        value = alphas[n, p].item()
-        finite = value > -math.inf
-        heat = colormaps["YlGnBu"](0.55 * (1 - value / lowest)) if used[n, p] else "#eef0f2"
-        fill = heat if finite else "white"
-        axes.add_patch(Rectangle((p - 0.5, n - 0.5), 1, 1, facecolor=fill, edgecolor="#d5dae0", linewidth=0.7))
-        if finite:
-            text, ink = f"{value:.1f}".replace("-", "−"), INK if used[n, p] else FAINT
-            axes.text(p, n + 0.02, text, ha="center", va="center", fontsize=9, color=ink)
-
-
-def path(axes: Axes, leaves: list[int]) -> None:
-    """The cells that a tree passes through, and between the rows the intervals that lead from one to the next."""
-    stops = [0, *LINE.ends[leaves].tolist()]
-    for n, (start, end, colour) in enumerate(zip(stops[:-1], stops[1:], COLOURS, strict=True)):
-        bar = (start, n + 0.4), end - start, 0.2
-        axes.add_patch(Rectangle(*bar, facecolor=colour, edgecolor=INK, linewidth=0.8, zorder=5))
-    for n, p in enumerate(stops):
-        axes.add_patch(Rectangle((p - 0.5, n - 0.5), 1, 1, fill=False, edgecolor=ACCENT, linewidth=2, zorder=4))
-
-
-def used_cells(marginals: Tensor) -> Tensor:
-    """(N + 1, L + 1): whether some tree of the sentence has its n-th leaf ending at p; marginals (N, V)."""
-    gamma = torch.zeros(len(marginals) + 1, LINE.positions + 1, dtype=marginals.dtype)
-    gamma[0, 0] = 1
-    gamma[1:].index_add_(1, torch.tensor(LINE.ends), marginals)
-    return gamma > 0
+    found = alphas_of(dist.posterior(torch.arange(len(WORDS))))
+    save(dp_table(found.alphas, WORDS, found.used, found.ends, width=11.5), "table")
 
 
 def posterior(dist: LatentTree) -> None:
-    """Every vertex of the complete tree as its interval, one row a level, shaded by how probably it is a leaf."""
-    marginals = dist.posterior(torch.arange(len(WORDS))).marginals()  # (N, V)
-    is_leaf, word = marginals.sum(0), marginals.argmax(0)
-    figure, (axes,) = canvas(11, 4.6)
-    for depth in range(DEPTH + 1):
-        axes.text(-0.2, 0.5 - depth, f"depth {depth}", ha="right", va="center", fontsize=10)
-        for vertex in range(LINE.vertices)[level(depth)]:
-            probability = is_leaf[vertex].item()
-            box(axes, vertex, -depth, 1, colormaps["Blues"](0.85 * probability), edge="#8b95a1")
-            ink = "white" if probability > 0.6 else INK
-            x, _ = centre(vertex)
-            if probability >= 0.02:
-                axes.text(x, 0.68 - depth, WORDS[word[vertex]], ha="center", va="center", fontsize=10.5, color=ink)
-            axes.text(x, 0.3 - depth, percent(probability), ha="center", va="center", fontsize=9, color=ink)
-    ruler(axes, -DEPTH, LINE.positions)
-    axes.set(xlim=(-1.6, 16.2), ylim=(-4.55, 1.1))
-    save(figure, "posterior")
-
-
-def percent(probability: float) -> str:
-    if probability == 0:
-        return ""
-    if probability < 0.005:
-        return "<1%"
-    return ">99%" if probability > 0.995 else f"{100 * probability:.0f}%"
+    """Every vertex of the complete tree as its interval, shaded by how probably it is a leaf."""
+    marginals = dist.posterior(torch.arange(len(WORDS))).marginals()
+    save(leaf_intervals(marginals.tolist(), WORDS, width=11), "posterior")
 
 
 def k_best(dist: LatentTree) -> None:
@@ -266,8 +173,8 @@ def k_best(dist: LatentTree) -> None:
     figure, (axes,) = canvas(11, 3.9)
     for row, (vertices, log_prob) in enumerate(zip(best.vertices.tolist(), best.log_prob, strict=True)):
         axes.text(-0.25, -row, percent(log_prob.exp().item()), ha="right", va="center", fontsize=11)
-        for word, leaf, colour in zip(WORDS, vertices, COLOURS, strict=True):
-            box(axes, leaf, -row - 0.36, 0.72, colour)
+        for word, leaf, colour in zip(WORDS, vertices, FILLS, strict=True):
+            vertex_box(axes, leaf, -row - 0.36, 0.72, colour)
             axes.text(centre(leaf)[0], -row, word, ha="center", va="center", fontsize=10)
     rest = naive.count(DEPTH, len(WORDS)) - len(best.vertices)
     share = 1 - best.log_prob.exp().sum().item()
@@ -291,15 +198,15 @@ def numbers(dist: LatentTree) -> None:
     (FOLDER / "numbers.json").write_text(json.dumps(values, indent=1) + "\n")
 
 
+@styled
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    with pyplot.rc_context(STYLE):
-        dist = example()
-        intervals()
-        arcs()
-        table(dist)
-        posterior(dist)
-        k_best(dist)
+    dist = example()
+    intervals()
+    arcs()
+    table(dist)
+    posterior(dist)
+    k_best(dist)
     numbers(dist)
 
 

@@ -4,6 +4,7 @@ from torch_ctree.viewing.pictures.attending import attention as attention
 from torch_ctree.viewing.pictures.heat import heat_map as heat_map
 from torch_ctree.viewing.pictures.histograms import Counts as Counts
 from torch_ctree.viewing.pictures.histograms import seed_histogram as seed_histogram
+from torch_ctree.viewing.pictures.intervals import leaf_intervals as leaf_intervals
 from torch_ctree.viewing.pictures.lanes import Lane as Lane
 from torch_ctree.viewing.pictures.lanes import every_seed as every_seed
 from torch_ctree.viewing.pictures.learning import learning_curves as learning_curves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -106,3 +107,12 @@ def shortened(text: str, room: float, size: float = SIZE) -> str:
         return text
     kept = max(2, int(len(text) * room / span(text, size)) - 1)
     return f"{text[: (kept + 1) // 2].rstrip()}…{text[-(kept // 2) :].lstrip()}"
+
+
+def every(last: int, room: float) -> int:
+    """Which of the numbers 0 … last, of so many inches each, are written: every second, fourth, …
+
+    >>> every(16, 0.5), every(16, 0.1), every(256, 0.03)
+    (1, 4, 16)
+    """
+    return 1 << max(0, math.ceil(math.log2(span(f"{last}  ", SMALL) / room)))

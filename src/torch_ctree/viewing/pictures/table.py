@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgba
@@ -19,7 +17,20 @@ from torch_ctree.trees import TreePosterior
 from torch_ctree.trees.kernels import torch as kernel
 from torch_ctree.trees.topology import topology_of
 from torch_ctree.viewing.pictures.sheets import key, nothing, panel
-from torch_ctree.viewing.pictures.style import ACCENT, DARK, FAINT, FILLS, INK, RULE, SIZE, SMALL, WIDTH, span, styled
+from torch_ctree.viewing.pictures.style import (
+    ACCENT,
+    DARK,
+    FAINT,
+    FILLS,
+    INK,
+    RULE,
+    SIZE,
+    SMALL,
+    WIDTH,
+    every,
+    span,
+    styled,
+)
 from torch_ctree.viewing.text import visible
 
 HEAT = colormaps["YlGnBu"]
@@ -44,12 +55,14 @@ def alphas_of(posterior: TreePosterior) -> Alphas:
     length = int(posterior.lengths)
     weights, line = posterior.log_weights.detach()[None, :length], topology_of(posterior.log_weights)
     alphas = kernel.alphas(weights, posterior.lengths[None])[0]
-    through = torch.zeros_like(alphas)
-    through[0, 0] = float(alphas[-1, -1] > -math.inf)
-    through[1:].index_add_(1, line.on(alphas.device).ends, posterior.marginals().detach()[:length])
+    onwards = np.zeros(alphas.shape, bool)  # whether one gets from here to the end
+    onwards[-1, -1] = True
+    for n in reversed(range(length)):
+        can = np.isfinite(weights[0, n].cpu().numpy()) & onwards[n + 1, line.ends]
+        np.logical_or.at(onwards[n], line.starts, can)
+    used = onwards & np.isfinite(alphas.cpu().numpy())
     best = posterior.argmax().vertices[:length].cpu()
-    stops = [] if (best < 0).any() else line.ends[best].tolist()
-    return Alphas(alphas.tolist(), (through > 0).tolist(), stops)
+    return Alphas(alphas.tolist(), used.tolist(), line.ends[best].tolist() if used[0, 0] else [])
 
 
 @styled
@@ -73,12 +86,12 @@ def dp_table(
         return nothing(width)
     names = ["n = 0", *(f"{visible(word)}{BESIDE}n = {n}" for n, word in enumerate(words, 1))]
     left = max(map(span, names)) + 0.1
-    cell = min(0.62, (width - left - 0.05) / values.shape[1])
+    cell = min(0.62, (width - left - 0.15) / values.shape[1])
     size = min(SMALL, 72 * cell / NUMBER)
     is_written = size >= 6
     high = 0.36 if is_written else 0.19
     down = 0.3 + high * len(values)
-    figure = Figure(figsize=(left + cell * values.shape[1] + 0.05, down + (0.05 if is_written else 0.4)))
+    figure = Figure(figsize=(left + cell * values.shape[1] + 0.15, down + (0.05 if is_written else 0.4)))
     axes = panel(figure, left, 0.3, cell * values.shape[1], high * len(values))
     axes.set(xlim=(-0.5, values.shape[1] - 0.5), ylim=(len(values) - 0.5, -0.5))
     possible = np.isfinite(values)
@@ -96,8 +109,7 @@ def dp_table(
         key(figure, left, down + 0.15, shown, f"log α {low:.1f}".replace("-", "−"), f"{top:.1f}".replace("-", "−"))
     for n, name in enumerate(names):
         axes.text(-0.5 - 0.08 / cell, n, name, ha="right", va="center", fontsize=SIZE)
-    step = 1 << max(0, math.ceil(math.log2(span(f"{values.shape[1]}  ", SMALL) / cell)))
-    for p in range(0, values.shape[1], step):
+    for p in range(0, values.shape[1], every(values.shape[1] - 1, cell)):
         axes.text(p, -0.6, str(p), ha="center", va="bottom", fontsize=SMALL)
     axes.text(-0.5 - 0.08 / cell, -0.6, "p =", ha="right", va="bottom", fontsize=SMALL)
     _way(axes, [0, *ends] if len(ends) else [])
