@@ -76,8 +76,9 @@ def canvas(width: float, height: float, columns: int = 1) -> tuple[Figure, list[
     return figure, panels
 
 
-def save(figure: Figure, name: str) -> None:
-    write(FOLDER / f"{name}.svg", as_svg(figure, background=PAPER))
+def save(figure: Figure | str, name: str) -> None:
+    """A picture, or what is SVG already."""
+    write(FOLDER / f"{name}.svg", figure if isinstance(figure, str) else as_svg(figure, background=PAPER))
 
 
 def vertex_box(axes: Axes, vertex: int, bottom: float, height: float, fill: str) -> None:
