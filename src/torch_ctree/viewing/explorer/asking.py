@@ -11,7 +11,7 @@ from torch_ctree.data.errors import in_one_line
 from torch_ctree.viewing.explorer.answers import Answers, Explained, Parsed
 from torch_ctree.viewing.explorer.column import Shown, column
 from torch_ctree.viewing.explorer.typed import check, cleaned, is_unfinished
-from torch_ctree.viewing.look import Look
+from torch_ctree.viewing.look import PLAIN, Look
 from torch_ctree.viewing.report.page import NOTHING, Html, joined, tag
 
 Show = Literal["Best answers", "Samples", "Target’s trees"]
@@ -19,7 +19,6 @@ SHOWS: tuple[Show, ...] = get_args(Show)
 ANSWERS, SAMPLES, TREES = SHOWS
 MARKS = {"probabilities": "probabilities", "confidence": "confidence", "fold repetitions": "fold"}
 """What can be drawn with a tree: as the page has it → as ``Look`` has it."""
-PLAIN = Look()
 START = column([], ["Type a sentence above, or choose an example."], PLAIN)
 
 

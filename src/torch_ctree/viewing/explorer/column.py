@@ -71,16 +71,12 @@ def _with_tree(shown: Shown, tree: Vertex, look: Look) -> list[Html]:
         tag("button", name, type="button", data_save=ending)
         for name, ending in (("SVG", "svg"), ("LaTeX", "tex"), ("JSON", "json"))
     )
-    return [
-        tag(
-            "div",
-            tag("div", Html(drawing), class_="tree"),
-            tag("div", *about, class_="panels", aria_live="polite"),
-            class_="seen",
-        ),
-        tag("p", "Save the tree as ", *buttons, class_="saving"),
-        *(tag("pre", content, data_file=ending, hidden="") for ending, content in files.items()),
-    ]
+    drawn = tag(
+        "div", tag("div", Html(drawing), class_="tree"), tag("p", "Save the tree as ", *buttons, class_="saving")
+    )
+    known = tag("div", *about, class_="panels", aria_live="polite")
+    hidden = (tag("pre", content, data_file=ending, hidden="") for ending, content in files.items())
+    return [tag("div", drawn, known, class_="seen"), *hidden]
 
 
 def _json(shown: Shown, tree: Vertex) -> str:

@@ -19,20 +19,20 @@ def is_right(prediction: Prediction) -> bool:
     return prediction.output.split() == prediction.target.split()
 
 
-def chosen(predictions: Mapping[str, Sequence[Prediction]]) -> list[tuple[str, list[Prediction]]]:
-    """Some examples of each kind, short ones and long ones: (what kind, examples).
+def kinds(predictions: Mapping[str, Sequence[Prediction]]) -> list[tuple[str, list[Prediction]]]:
+    """All of each kind, right ones first: (what kind, examples).
 
-    Of several models, what each was right with; sources that not all of them were tested on are left out.
+    Of several models, by which were right; what not all of them were tested on is left out.
 
-    predictions: by model, at least one
+    predictions: by the name of a model, at least one
     """
     tables = [{(one.source, one.target): one for one in some} for some in predictions.values()]
-    kinds: dict[tuple[bool, ...], list[Prediction]] = {}
+    found: dict[tuple[bool, ...], list[Prediction]] = {(right,) * len(tables): [] for right in (True, False)}
     for pair, one in tables[0].items():
         if all(pair in table for table in tables):
-            kinds.setdefault(tuple(is_right(table[pair]) for table in tables), []).append(one)
+            found.setdefault(tuple(is_right(table[pair]) for table in tables), []).append(one)
     names = list(predictions)
-    return [(_kind(names, right), spread(kinds[right])) for right in sorted(kinds, reverse=True)]
+    return [(_kind(names, right), found[right]) for right in sorted(found, reverse=True)]
 
 
 def spread(predictions: Sequence[Prediction], count: int = EACH) -> list[Prediction]:
@@ -44,40 +44,27 @@ def spread(predictions: Sequence[Prediction], count: int = EACH) -> list[Predict
 
 def _kind(names: Sequence[str], right: Sequence[bool]) -> str:
     """What examples have in common."""
-    if len(names) == 1 or len(set(right)) == 1:
+    if len(set(right)) == 1:
         return ("Right" if right[0] else "Wrong") + (" with both" if len(names) > 1 else "")
     return "Right only with " + ", ".join(name for name, was_right in zip(names, right, strict=True) if was_right)
 
 
 def examples(models: Sequence[Answers]) -> Html:
-    """Buttons for them."""
+    """Buttons for some of each kind."""
     predictions = {model.name: found for model in models if (found := model.examples())}
     if not predictions:
         return tag("p", "No examples yet: ", tag("code", "ctree evaluate RUN"), " writes them into a run’s folder.")
-    return joined(*(_row(kind, some) for kind, some in chosen(predictions)))
+    return joined(*(_row(kind, some) for kind, some in kinds(predictions)))
 
 
 def _row(kind: str, some: Sequence[Prediction]) -> Html:
-    buttons = (
-        tag(
-            "li",
-            tag(
-                "button",
-                _short(one.source),
-                type="button",
-                title=one.source,
-                data_source=one.source,
-                data_target=one.target,
-            ),
-        )
-        for one in some
-    )
-    return tag(
-        "div",
-        tag("h4", kind),
-        tag("ul", *buttons),
-        class_=f"examples {'right' if kind.startswith('Right') else 'wrong'}",
-    )
+    heading = tag("h4", kind, " ", tag("small", f"{len(some):,}"))
+    return tag("div", heading, tag("ul", *map(_button, spread(some))), class_="examples")
+
+
+def _button(one: Prediction) -> Html:
+    given = {"title": one.source, "data_source": one.source, "data_target": one.target}
+    return tag("li", tag("button", _short(one.source), type="button", **given))
 
 
 def _short(text: str) -> str:

@@ -46,7 +46,7 @@ def page(models: Sequence[Answers], k: int) -> gr.Blocks:
     with gr.Blocks(title="ctree view", analytics_enabled=False) as blocks:
         gr.HTML(_heading(models), apply_default_css=False)
         with gr.Row():
-            source, target = _field("Source", True), _field("Target, if there is one")
+            source, target = _field("Source", True), _field("Target (optional)")
         shelf = gr.HTML(
             examples(models[:2]), js_on_load=_script("examples"), apply_default_css=False, elem_classes="ctree-examples"
         )
@@ -54,7 +54,7 @@ def page(models: Sequence[Answers], k: int) -> gr.Blocks:
             show = gr.Radio(SHOWS, value=ANSWERS, label="Show", container=False)
             marks = gr.CheckboxGroup(list(MARKS), label="In the tree", container=False)
         with gr.Row(visible=False, elem_classes="ctree-samples") as samples:
-            seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**31, min_width=110, container=False)
+            seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**31, min_width=110)
             another = gr.Button("Sample another", size="sm", min_width=140)
         with gr.Row():
             names, columns = zip(*(_column(list(by_name), n) for n in range(min(2, len(models)))), strict=True)
@@ -124,7 +124,10 @@ def serve(models: Sequence[Answers], k: int, host: str, port: int | None, tell: 
 
 def _heading(models: Sequence[Answers]) -> str:
     names = joined(*(tag("code", model.name) for model in models[:1])) if len(models) == 1 else f"{len(models)} models"
-    about = "What it answers, with which tree, and why. Nothing that is typed is kept."
+    about = (
+        "Type a sentence. Click what is in the tree of its answer, or go through it with the arrow keys. "
+        "Nothing that is typed is kept."
+    )
     return tag("header", tag("h1", "ctree view ", tag("small", names)), tag("p", about), class_="ctree-heading")
 
 
@@ -135,11 +138,10 @@ def _field(label: str, autofocus: bool = False) -> gr.Textbox:
 
 def _column(names: Sequence[str], n: int) -> tuple[gr.Dropdown | None, gr.HTML]:
     """Where a model is chosen, if there are several, and what it says."""
+    kind = "ctree-column" if names[1:] else "ctree-column ctree-alone"
     with gr.Column(min_width=320):
         name = gr.Dropdown(list(names), value=names[n], label=f"Model {n + 1}", filterable=False) if names[1:] else None
-        return name, gr.HTML(
-            str(START), js_on_load=_script("page"), apply_default_css=False, elem_classes="ctree-column"
-        )
+        return name, gr.HTML(str(START), js_on_load=_script("page"), apply_default_css=False, elem_classes=kind)
 
 
 def _script(name: str) -> str:

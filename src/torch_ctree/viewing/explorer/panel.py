@@ -49,7 +49,7 @@ def _probabilities(vertex: Vertex) -> Html:
     known = (
         ("splits in two", vertex.split),
         ("says its word", vertex.emission),
-        ("is a constituent", vertex.confidence),
+        ("is a constituent", vertex.confidence if vertex.children else None),  # a word always is
     )
     return _bars("", [(label, share) for label, share in known if share is not None])
 

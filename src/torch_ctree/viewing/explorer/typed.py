@@ -32,12 +32,9 @@ def check(name: str, text: str, words: Encoder) -> str:
         raise DataError(f"The {name} is too long: {count:,} words; at most {MOST_WORDS} are read here.")
     if not isinstance(words, Vocabulary) or not (strange := strangers(text, words)):
         return ""
-    line = (
-        f"{_listed(strange, words)} {'is' if len(strange) == 1 else 'are'} not known to this model as words of a {name}"
-    )
     if words.unknown is None:
-        raise DataError(f"{line}. {_some(words)}")
-    return f"{line}, and read as {words.unknown}."
+        raise DataError(f"Unknown in a {name}: {_listed(strange, words)}. {_some(words)}")
+    return f"Unknown in a {name}, and read as {words.unknown}: {_listed(strange, words)}."
 
 
 def is_unfinished(text: str | None, words: Encoder) -> bool:
