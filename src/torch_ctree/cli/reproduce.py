@@ -15,14 +15,19 @@ from rich.text import Text
 
 from torch_ctree.circumstances import command, commit_here
 from torch_ctree.cli.console import console, say
+from torch_ctree.cli.runs import settings_of
 from torch_ctree.cli.train import parse_seeds
 from torch_ctree.data.errors import check_whole, count, place, shown
 from torch_ctree.experiments import TABLES, Result, Row, Table, write_report
-from torch_ctree.experiments.report import Lines, comparison, failures, standing
+from torch_ctree.experiments.beside import beside
+from torch_ctree.experiments.page import write_page
+from torch_ctree.experiments.report import Lines, Results, comparison, failures, standing
 from torch_ctree.experiments.sweep import Job, Plan, entries_of, jobs_of, sweep
 from torch_ctree.experiments.tables import slug
 from torch_ctree.training import TrainingError
+from torch_ctree.training.configuration import CONFIG
 from torch_ctree.training.pool import Outcome
+from torch_ctree.viewing.report import write_run_report
 
 RESULTS, RUNS = "results", "runs/reproduce"
 T = TypeVar("T")
@@ -100,20 +105,24 @@ def _close(outcomes: Sequence[Outcome[Job, Result | None]], terminal: Console) -
         raise SystemExit(1)
 
 
-def report(results: str = RESULTS, /) -> None:
-    """Make tables of the results of ctree reproduce: shown here, and as Markdown beside the results.
+def report(results: str = RESULTS, /, *, runs: str = RUNS) -> None:
+    """Show the results of ctree reproduce, and make a page of them all; or make the page of a single run anew.
 
-    results: the folder with result files
+    results: the folder with result files, which gets tables as Markdown and report.html; or the folder of a run
+    runs: the folder of the runs, for their learning curves
     """
     folder = folder_named("results", results)
+    if (folder / CONFIG).is_file():
+        say(console(), f"report: {write_run_report(folder, beside(settings_of(results)))}")
+        return
     tables = [table for table in TABLES.values() if any((folder / table.task).glob("*/*.json"))]
     if not tables:
-        raise TrainingError(f"{folder}: no results here; expected those of 'ctree reproduce'")
-    for table in tables:
-        _report(table, folder)
+        raise TrainingError(f"{folder}: no results here; expected those of 'ctree reproduce', or the folder of a run")
+    found = {table.task: _report(table, folder) for table in tables}
+    say(console(), f"as a page: {write_page(found, folder, folder_named('runs', runs))}")
 
 
-def _report(table: Table, folder: Path) -> None:
+def _report(table: Table, folder: Path) -> Results:
     path, found = write_report(table, folder)
     grid = _grid(comparison(table, found), table.title)
     terminal = console(grid)
@@ -121,6 +130,7 @@ def _report(table: Table, folder: Path) -> None:
     for line in failures(found):
         say(terminal, f"failed: {line}")
     say(terminal, f"{standing(table, found)}; all of it: {path}")
+    return found
 
 
 def _grid(lines: Lines, title: str) -> Grid:

@@ -20,6 +20,11 @@ Results = Mapping[tuple[str, str], Sequence[Result]]
 """(Row, split) → the results of its runs."""
 Lines = list[list[str]]
 """The cells of a table, the header first; a cell may have several lines."""
+SEEDS = "Each seed"
+MORE = "More about these runs"
+LENGTHS = "Exact match by words of the target, in percent"
+CELLS = "Exact match by what a phrase of the command does, and how often, in percent"
+MADE = "How they were made"
 WORDS = 8
 """Lengths of targets are put together by so many."""
 
@@ -43,19 +48,11 @@ def markdown(table: Table, results: Results) -> str:
         f"{standing(table, results)}.",
         as_markdown(comparison(table, results)),
     ]
-    sections = {
-        "Runs that failed": [f"- {line}" for line in failures(results)],
-        "Each seed": [as_markdown(_seeds(table, results))],
-        "More about these runs": [as_markdown(_more(table, results))],
-        "Exact match by words of the target, in percent": [as_markdown(_by_length(table, results))],
-        "Exact match by what a phrase of the command does, and how often, in percent": [
-            as_markdown(_by_cell(table, results))
-        ],
-        "How they were made": [as_markdown(_made(table, results))],
-    }
-    for title, lines in sections.items():
-        if any(lines):
-            parts += [f"## {title}", "\n".join(lines)]
+    sections = {"Runs that failed": "\n".join(f"- {line}" for line in failures(results))}
+    sections |= {title: as_markdown(lines) for title, lines in details(table, results).items()}
+    for title, content in sections.items():
+        if content:
+            parts += [f"## {title}", content]
     return "\n\n".join(parts) + "\n"
 
 
@@ -106,7 +103,18 @@ def failures(results: Results) -> list[str]:
 # --- more about it ----------------------------------------------------------------------------------------------------
 
 
-def _done(table: Table, results: Results) -> Iterator[tuple[str, str, list[Result]]]:
+def details(table: Table, results: Results) -> dict[str, Lines]:
+    """Everything else about the runs, by what it is."""
+    return {
+        SEEDS: _seeds(table, results),
+        MORE: _more(table, results),
+        LENGTHS: _by_length(table, results),
+        CELLS: _by_cell(table, results),
+        MADE: _made(table, results),
+    }
+
+
+def by_row(table: Table, results: Results) -> Iterator[tuple[str, str, list[Result]]]:
     """(Row, split, its runs), in the order of the table, without those that failed."""
     for row, split in product(table.own, table.splits):
         if some := done(results.get((row.name, split), [])):
@@ -116,7 +124,7 @@ def _done(table: Table, results: Results) -> Iterator[tuple[str, str, list[Resul
 def _sets(table: Table, results: Results) -> Iterator[tuple[list[str], list[Mapping[str, Any]]]]:
     """(Row, split and set; the metrics of that set of each run)."""
     inner = dict.fromkeys(column.metric[:-1] for column in table.columns)
-    for row, split, some in _done(table, results):
+    for row, split, some in by_row(table, results):
         yield [row, split, "test"], [result["metrics"] for result in some]
         for (name,) in filter(None, inner):
             yield [row, split, name], [result["metrics"][name] for result in some]
@@ -158,7 +166,7 @@ def _by_length(table: Table, results: Results) -> Lines:
 
 def _by_cell(table: Table, results: Results) -> Lines:
     lines = [["model", "split", *(f"{kind} {times}" for kind, times in product(KINDS, TIMES))]]
-    for row, split, some in _done(table, results):
+    for row, split, some in by_row(table, results):
         if means := cell_means(some):
             shares = {cell: f"{100 * value:.1f}" for cell, value in means.items()}
             lines.append([row, split, *(shares.get(cell, NOTHING) for cell in product(KINDS, TIMES))])
@@ -179,7 +187,7 @@ def _made(table: Table, results: Results) -> Lines:
     """Seconds are of runs that share a machine with others."""
     named = ("at_once", "hardware", "commit", "command")
     lines = [["model", "split", "runs", "epochs", "seconds a run", *named]]
-    for row, split, some in _done(table, results):
+    for row, split, some in by_row(table, results):
         middle = [f"{median(result[name] for result in some):,.0f}" for name in ("epochs", "seconds")]
         others = (dict.fromkeys(str(result[name]) for result in some) for name in named)
         lines.append([row, split, str(len(some)), *middle, *map("\n".join, others)])

@@ -135,22 +135,23 @@ def facts(numbers: Sequence[tuple[str, str, str]]) -> Html:
     )
 
 
-def table(lines: Sequence[Sequence[str]], words: int = 1, caption: str = "", kind: str | None = None) -> Html:
+def table(lines: Sequence[Sequence[str]], words: int = 1, caption: str = "", last: int = 0) -> Html:
     """Cells in rows, the header first; a cell may have several lines. Wide ones scroll. Nothing, of one without rows.
 
-    words: so many columns, from the left, are not numbers
+    words, last: so many columns, from the left and from the right, are not numbers
     """
     header, *rows = lines
     if not rows:
         return NOTHING
-    classes = [None if n < words else "number" for n in range(len(header))]
+    numbers = range(words, len(header) - last)
+    classes = ["number" if n in numbers else "text" if n > words else None for n in range(len(header))]
     body = (
         tag("tr", *(_cell(n, cell, name) for n, (cell, name) in enumerate(zip(row, classes, strict=True))))
         for row in rows
     )
     top = (tag("th", name, scope="col", class_=class_) for name, class_ in zip(header, classes, strict=True))
     above = tag("p", caption, class_="caption") if caption else NOTHING
-    whole = tag("table", tag("thead", tag("tr", *top)), tag("tbody", *body), class_=kind)
+    whole = tag("table", tag("thead", tag("tr", *top)), tag("tbody", *body))
     return joined(above, scrolled(whole, "wide", caption or f"table: {', '.join(filter(None, header))}"))
 
 
@@ -175,8 +176,8 @@ def figure(drawing: Html, caption: str | Html = "", kind: str = "picture", label
 
     label: what it is called by programs that read pages aloud
     """
-    below = tag("figcaption", caption) if caption else NOTHING
-    return tag("figure", scrolled(drawing, kind, label), below)
+    above = tag("figcaption", caption) if caption else NOTHING
+    return tag("figure", above, scrolled(drawing, kind, label))
 
 
 def drawing(tree: Tree, look: Look, title: str) -> Html:
@@ -185,14 +186,20 @@ def drawing(tree: Tree, look: Look, title: str) -> Html:
     return Html(re.sub(r'<g class="vertex[^>]*>', "<g>", made).replace('role="group"', 'role="img"', 1))
 
 
-def picture(plot: Figure, about: str, caption: str = "") -> Html:
+def listed(parts: Sequence[str]) -> Html:
+    """One below another."""
+    return tag("ul", *(tag("li", part) for part in parts))
+
+
+def picture(plot: Figure, about: str, caption: str = "", kind: str = "") -> Html:
     """A picture of ``viewing.pictures``.
 
     about: what is to be seen, for those who do not see it
+    kind: "half" for one that takes half of the page
     """
     from torch_ctree.viewing.pictures import as_svg  # noqa: PLC0415  (matplotlib takes a while to import)
 
-    return figure(Html(as_svg(plot, about)), caption, label=about)
+    return figure(Html(as_svg(plot, about)), caption, f"picture {kind}".strip(), about)
 
 
 def folded(summary: str, *content: Html, is_open: bool = False) -> Html:
@@ -200,9 +207,12 @@ def folded(summary: str, *content: Html, is_open: bool = False) -> Html:
     return tag("details", tag("summary", summary), *content, open="" if is_open else None)
 
 
-def abreast(*parts: Html) -> Html:
-    """Side by side where there is room."""
-    return tag("div", *(tag("div", part) for part in parts if part), class_="abreast")
+def abreast(*parts: Html, are_even: bool = False) -> Html:
+    """Side by side where there is room.
+
+    are_even: each has half of it
+    """
+    return tag("div", *(tag("div", part) for part in parts if part), class_="even" if are_even else "abreast")
 
 
 def bar(share: float) -> Html:

@@ -300,7 +300,7 @@ def _settings(run: RunFolder) -> list[Html]:
     for section, values in run.settings.items():
         inner = values if isinstance(values, Mapping) else {"": values}
         lines += [[f"{section}.{name}".rstrip("."), _value(value)] for name, value in inner.items()]
-    return [folded(f"{count(len(lines) - 1, 'setting')}", table(lines, words=2, kind="settings"))]
+    return [folded(f"{count(len(lines) - 1, 'setting')}", table(lines, words=2))]
 
 
 def _value(value: Any) -> str:
