@@ -1,8 +1,20 @@
 """Trees and results to look at."""
 
+from torch_ctree.viewing.as_json import as_json as as_json
+from torch_ctree.viewing.as_json import from_json as from_json
+from torch_ctree.viewing.brackets import brackets as brackets
+from torch_ctree.viewing.brackets import unspelled as unspelled
 from torch_ctree.viewing.folding import fold as fold
+from torch_ctree.viewing.image import pdf as pdf
+from torch_ctree.viewing.image import png as png
+from torch_ctree.viewing.latex import forest as forest
 from torch_ctree.viewing.look import Look as Look
+from torch_ctree.viewing.saving import FORMATS as FORMATS
+from torch_ctree.viewing.saving import save as save
+from torch_ctree.viewing.side_by_side import k_best as k_best
 from torch_ctree.viewing.svg import svg as svg
 from torch_ctree.viewing.terminal import draw as draw
 from torch_ctree.viewing.text import visible as visible
 from torch_ctree.viewing.text import width as width
+from torch_ctree.viewing.tree import as_vertex as as_vertex
+from torch_ctree.viewing.tree import at as at

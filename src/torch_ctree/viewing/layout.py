@@ -308,7 +308,7 @@ def _with_notes(drawn: Layout, notes: list[str], is_sideways: bool) -> Layout:
     """With what its numbers and colours mean below it."""
     if not notes:
         return drawn
-    y = drawn.height + 4
+    y = drawn.height + 8
     texts, swatches = [], []
     for n, note in enumerate(notes):
         start = MARGIN
