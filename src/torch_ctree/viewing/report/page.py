@@ -128,7 +128,7 @@ def facts(numbers: Sequence[tuple[str, str, str]]) -> Html:
     return tag(
         "dl",
         *(
-            tag("div", tag("dt", what), tag("dd", number, tag("small", more) if more else NOTHING))
+            tag("div", tag("dt", what), tag("dd", number, tag("small", lines(more)) if more else NOTHING))
             for what, number, more in numbers
         ),
         class_="facts",
