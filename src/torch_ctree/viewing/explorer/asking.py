@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, get_args
 
 from torch_ctree.data.errors import in_one_line
 from torch_ctree.viewing.explorer.answers import Answers, Explained, Parsed
 from torch_ctree.viewing.explorer.column import Shown, column
-from torch_ctree.viewing.explorer.typed import check, cleaned, is_unfinished
+from torch_ctree.viewing.explorer.typed import check, cleaned, unfinished
 from torch_ctree.viewing.look import PLAIN, Look
 from torch_ctree.viewing.report.page import NOTHING, Html, joined, tag
 
@@ -31,6 +31,8 @@ class Question:
     show: Show = ANSWERS
     look: Look = PLAIN
     seed: int = 0
+    left_out: str = ""
+    """What is no word yet."""
 
     @classmethod
     def typed(
@@ -40,31 +42,51 @@ class Question:
         look = Look(**{MARKS[mark]: True for mark in marks})
         return cls(cleaned(source), cleaned(target), show, look, max(0, int(seed or 0)))
 
+    def so_far(self, model: Answers) -> Question:
+        """Without the ends of texts that are no words yet."""
+        ends = unfinished(self.source, model.source), unfinished(self.target, model.target)
+        source, target = (text.removesuffix(end) for text, end in zip((self.source, self.target), ends, strict=True))
+        left_out = " and ".join(f"“{end}”" for end in ends if end)
+        return replace(self, source=source, target=target, left_out=left_out)
+
 
 def ask(model: Answers, question: Question, k: int) -> Html:
     """What a model has to say, or in one line why it cannot."""
-    if not question.source:
+    if not question.source.strip():
         return START
-    if question.show == TREES and not question.target:
+    if question.show == TREES and not question.target.strip():
         return column([], ["Type a target too, to see its trees."], question.look)
     try:
-        return _asked(model, question, k)
+        found = _found(model, question, k)
     except (ValueError, MemoryError, RuntimeError) as error:  # out of memory, torch says by a RuntimeError
         return column([], [in_one_line(error)], question.look)
+    more = _about(found.parsed) if found.parsed is not None and found.shown else NOTHING
+    return column(found.shown, found.notes, question.look, more)
 
 
-def _asked(model: Answers, question: Question, k: int) -> Html:
-    notes = [check("source", question.source, model.source)]
+class Found(NamedTuple):
+    """What a model has to say."""
+
+    shown: Sequence[Shown]
+    notes: Sequence[str]
+    parsed: Parsed | None = None
+
+
+def _found(model: Answers, question: Question, k: int) -> Found:
+    source, target = question.source.strip(), question.target.strip()
+    notes = [check("source", source, model.source)]
+    left_out = f", without {question.left_out}, not yet a word" if question.left_out else ""
     if question.show == TREES:
-        notes.append(check("target", question.target, model.target))
-        parsed = model.parse(question.source, question.target, k)
-        return column(_trees(parsed), [*notes, _why_none(parsed)], question.look, _about(parsed))
+        notes.append(check("target", target, model.target))
+        parsed = model.parse(source, target, k)
+        notes.append("" if parsed.trees else "No tree of this model can have this target; it may be too long for one.")
+        return Found([_tree(parsed, n, left_out) for n in range(len(parsed.trees))], notes, parsed)
     if question.show == SAMPLES:
-        found, about = [model.sample(question.source, question.seed)], f"seed {question.seed}, probability"
+        answers, before = [model.sample(source, question.seed)], f"seed {question.seed}, "
     else:
-        found, about = model.answers(question.source, k), "probability"
-    notes.append("" if found else "No answer has a probability above zero.")
-    return column([_shown(one, about, question.target) for one in found], notes, question.look)
+        answers, before = model.answers(source, k), ""
+    notes.append("" if answers else "No answer has a probability above zero.")
+    return Found([_answer(one, target, before, left_out) for one in answers], notes)
 
 
 def warm(model: Answers, k: int) -> None:
@@ -74,14 +96,9 @@ def warm(model: Answers, k: int) -> None:
         ask(model, Question(source, target, show), k)
 
 
-def is_typing(model: Answers, source: str | None, target: str | None) -> bool:
-    """Whether the end of a text may become a word with the next letters, so that it is too early to ask."""
-    return is_unfinished(source, model.source) or is_unfinished(target, model.target)
-
-
-def _shown(found: Explained, about: str, target: str) -> Shown:
-    likely = f"{about} {math.exp(found.log_prob):.3g}"
-    return Shown(found.source, found.text, likely, found.tree, _verdict(found.text, target) if target else NOTHING)
+def _answer(found: Explained, target: str, before: str, left_out: str) -> Shown:
+    about = f"{before}probability {math.exp(found.log_prob):.3g}{left_out}"
+    return Shown(found.source, found.text, about, found.tree, _verdict(found.text, target) if target else NOTHING)
 
 
 def _verdict(text: str, target: str) -> Html:
@@ -90,21 +107,13 @@ def _verdict(text: str, target: str) -> Html:
     return tag("p", "✗ not the target, which is ", tag("b", target), class_="wrong")
 
 
-def _trees(parsed: Parsed) -> list[Shown]:
-    return [
-        Shown(parsed.source, parsed.text, f"probability {share:.3g} given the target", tree)
-        for tree, share in parsed.trees
-    ]
-
-
-def _why_none(parsed: Parsed) -> str:
-    return "" if parsed.trees else "No tree of this model can have this target; it may be too long for one."
+def _tree(parsed: Parsed, n: int, left_out: str) -> Shown:
+    tree, share = parsed.trees[n]
+    return Shown(parsed.source, parsed.text, f"probability {share:.3g} given the target{left_out}", tree)
 
 
 def _about(parsed: Parsed) -> Html:
     """What is known of all trees of the target together."""
-    if not parsed.trees:
-        return NOTHING
     facts = [("probability of the target, over all trees", f"{math.exp(parsed.log_prob):.3g}")]
     if parsed.entropy is not None:
         facts.append(("entropy of its trees", f"{parsed.entropy:.3f} nats"))

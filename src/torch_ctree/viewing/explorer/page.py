@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
@@ -21,7 +22,6 @@ from torch_ctree.viewing.explorer.asking import (
     Question,
     Show,
     ask,
-    is_typing,
 )
 from torch_ctree.viewing.explorer.examples import examples
 from torch_ctree.viewing.report.page import joined, tag
@@ -61,21 +61,16 @@ def page(models: Sequence[Answers], k: int) -> gr.Blocks:
         chosen = [name for name in names if name is not None]
         fields = [source, target, show, marks, seed, *chosen]
 
-        def answered(*given: Any) -> dict[Any, Any]:
+        def answered(*given: Any, is_typing: bool = False) -> dict[Any, str]:
             question = Question.typed(*given[:5])
             asked = [by_name[name] for name in given[5:]] or models
             with one_at_a_time:
-                return {column: str(ask(model, question, k)) for column, model in zip(columns, asked, strict=True)}
+                answers = [ask(model, question.so_far(model) if is_typing else question, k) for model in asked]
+            return dict(zip(columns, map(str, answers), strict=False))
 
-        def typed(*given: Any) -> Any:
-            asked = [by_name[name] for name in given[5:]] or models
-            if any(is_typing(model, *given[:2]) for model in asked):
-                return gr.skip()
-            return answered(*given)
-
-        typing, others = fields[:2], [field.change for field in fields[2:]]
-        gr.on([field.change for field in typing], typed, fields, columns, trigger_mode="always_last", **AT_ONCE)
-        gr.on([*others, source.submit, target.submit], answered, fields, columns, trigger_mode="always_last", **AT_ONCE)
+        said = {"outputs": columns, "trigger_mode": "always_last", **AT_ONCE}
+        gr.on([source.change, target.change], partial(answered, is_typing=True), fields, **said)
+        gr.on([*(field.change for field in fields[2:]), source.submit, target.submit], answered, fields, **said)
         target.input(_as_target, [target, show], show, trigger_mode="always_last", **AT_ONCE)
         show.change(lambda show: gr.Row(visible=show == SAMPLES), show, samples, **AT_ONCE)
         another.click(lambda seed: int(seed or 0) + 1, seed, seed, **AT_ONCE)

@@ -17,8 +17,13 @@ LONG = 30
 
 
 def cleaned(text: str | None) -> str:
-    """As words with one blank between them; half a surrogate, which no text can have, becomes a question mark."""
-    return " ".join((text or "").encode(errors="replace").decode().split())
+    """With one blank between words, and one at the end if the last is over.
+
+    Half a surrogate, which no text can have, becomes a question mark.
+    """
+    text = (text or "").encode(errors="replace").decode()
+    words = " ".join(text.split())
+    return f"{words} " if words and text[-1].isspace() else words
 
 
 def check(name: str, text: str, words: Encoder) -> str:
@@ -37,12 +42,12 @@ def check(name: str, text: str, words: Encoder) -> str:
     return f"Unknown in a {name}, and read as {words.unknown}: {_listed(strange, words)}."
 
 
-def is_unfinished(text: str | None, words: Encoder) -> bool:
-    """Whether it ends in what is no word yet, but may become one with the next letters."""
-    if not text or text[-1].isspace() or not isinstance(words, Vocabulary):
-        return False
-    last = text.split()[-1]
-    return last not in words and any(word.startswith(last) for word in words)
+def unfinished(text: str, words: Encoder) -> str:
+    """The end of what is being typed, if it is no word yet but may become one with the next letters; mostly nothing."""
+    last = text[text.rfind(" ") + 1 :]
+    if not last or not isinstance(words, Vocabulary) or last in words:
+        return ""
+    return last if any(word.startswith(last) for word in words) else ""
 
 
 def strangers(text: str, words: Vocabulary) -> list[str]:

@@ -1,0 +1,154 @@
+"""Pages in a real Chromium, the one that CTREE_BROWSER names; without it these tests are left out."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Request
+
+BROWSER = os.environ.get("CTREE_BROWSER")
+SCREENSHOTS = os.environ.get("CTREE_SCREENSHOTS")
+"""A folder for them."""
+ROOT = Path(__file__).parents[2]
+DESKTOP = {"viewport": {"width": 1280, "height": 860}}
+PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
+
+if not BROWSER:
+    collect_ignore_glob = ["test_*.py"]
+
+
+class Server:
+    """A program that says at which address it serves a page."""
+
+    def __init__(self, *command: str) -> None:
+        env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, env=env, cwd=ROOT
+        )
+
+    @property
+    def address(self) -> str:
+        if not hasattr(self, "_address"):
+            assert self.process.stdout is not None
+            found = (re.search(r"http://\S+", line) for line in self.process.stdout)
+            self._address = next(match[0] for match in found if match)
+        return self._address
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(timeout=20)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[dict[str, Server]]:
+    """All of them start at once; none says more than its address."""
+    started = {
+        "one": Server("tests.browser.serving", "one"),
+        "two": Server("tests.browser.serving", "two"),
+        "real": Server("torch_ctree", "view", "example", "--port", "7958"),
+    }
+    yield started
+    for server in started.values():
+        assert server.stop() == 0  # Ctrl-C is how one ends it
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415
+
+    with sync_playwright() as playwright:
+        args = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=args)
+        yield browser
+        browser.close()
+
+
+class Visitor:
+    """Someone with a window of their own, who notes what goes wrong."""
+
+    def __init__(self, browser: Browser, address: str, size: Any = None, **options: Any) -> None:
+        self.complaints: list[str] = []
+        self.address = address
+        self.context = browser.new_context(**(size or DESKTOP), **options)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(5_000)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+        self.page.on("request", self._check)
+        self.page.on("response", lambda answer: self.complaints.append(answer.url) if answer.status >= 400 else None)
+        self.page.goto(address)
+        self.source.wait_for()
+
+    def _check(self, request: Request) -> None:
+        if not request.url.startswith((self.address, "data:", "blob:")):
+            self.complaints.append(f"asked elsewhere: {request.url}")
+
+    @property
+    def source(self) -> Locator:
+        return self.page.get_by_role("textbox", name="Source")
+
+    @property
+    def target(self) -> Locator:
+        return self.page.get_by_role("textbox", name="Target")
+
+    def answer(self, n: int = 0) -> Locator:
+        """What is seen in a column."""
+        return self.page.locator(".ctree-column").nth(n).locator(".answer:visible")
+
+    def vertex(self, path: str, n: int = 0) -> Locator:
+        return self.answer(n).locator(f'g.vertex[data-path="{path}"]')
+
+    def panel(self, n: int = 0) -> Locator:
+        return self.answer(n).locator(".panel:visible")
+
+    def note(self, n: int = 0) -> Locator:
+        return self.page.locator(".ctree-column").nth(n).locator(".note")
+
+    def button(self, name: str, n: int = 0) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True).nth(n)
+
+    def choose(self, name: str) -> None:
+        self.page.get_by_label(name, exact=True).check()
+
+    def saved(self, name: str) -> tuple[str, str]:
+        """(the name of the file, what is in it)"""
+        with self.page.expect_download() as waiting:
+            self.button(name).click()
+        return waiting.value.suggested_filename, Path(waiting.value.path()).read_text()
+
+    def picture(self, name: str) -> None:
+        """What is seen now, for the documentation."""
+        if not SCREENSHOTS:
+            return
+        from PIL import Image  # noqa: PLC0415
+
+        self.page.wait_for_timeout(300)  # for what fades in
+        seen = Image.open(BytesIO(self.page.screenshot()))
+        path = Path(SCREENSHOTS) / f"explorer-{name}.png"
+        seen.convert("RGB").quantize(128).save(path, optimize=True)
+
+
+@pytest.fixture
+def visit(browser, servers):
+    """Opens a page of a server; when all is done nothing may have gone wrong on it."""
+    visitors = []
+
+    def open_page(server: str = "one", **options) -> Visitor:
+        visitors.append(Visitor(browser, servers[server].address, **options))
+        return visitors[-1]
+
+    yield open_page
+    for visitor in visitors:
+        visitor.context.close()
+        assert visitor.complaints == []
