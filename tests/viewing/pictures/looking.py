@@ -57,4 +57,4 @@ def element(figure: Figure, **how: str) -> ElementTree.Element:
 
 def letters(figure: Figure) -> list[str]:
     """The texts of the SVG."""
-    return ["".join(text.itertext()) for text in element(figure).iter(f"{NAMESPACE}text")]
+    return ["".join(text.itertext()) for text in ElementTree.fromstring(as_svg(figure)).iter(f"{NAMESPACE}text")]

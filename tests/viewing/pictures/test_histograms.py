@@ -50,11 +50,7 @@ def test_no_titles():
     assert letters(seed_histogram({})) == ["not run yet"]
 
 
-def test_panels_wrap():
-    panels = {f"split {n}": Counts([n]) for n in range(6)}
-    assert [len({axes.get_position().x0 for axes in seed_histogram(panels, width=w).axes}) for w in (11, 7.5, 4)] == [
-        6,
-        4,
-        2,
-    ]
-    assert len({axes.get_position().x0 for axes in seed_histogram(panels, across=3).axes}) == 3
+@pytest.mark.parametrize(("how", "columns"), [({"width": 7.5}, 4), ({"width": 4}, 2), ({"across": 3}, 3)])
+def test_panels_wrap(how, columns):
+    figure = seed_histogram({f"split {n}": Counts([n]) for n in range(6)}, **how)
+    assert len({axes.get_position().x0 for axes in figure.axes}) == columns

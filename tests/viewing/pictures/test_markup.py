@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from tests.viewing.pictures.looking import NAMESPACE, element
 from torch_ctree.viewing.pictures import Counts, as_svg, learning_curves, seed_histogram
-from torch_ctree.viewing.pictures.style import INK, percent, shortened, span, styled
+from torch_ctree.viewing.pictures.style import INK, shortened, span, styled
 
 
 def picture() -> Figure:
@@ -92,13 +92,6 @@ def test_what_is_shortened_fits(text, room):
     assert found == text or "…" in found
 
 
-def test_percent():
-    assert [percent(p) for p in (0, 1e-9, 0.004, 0.006, 0.5, 0.996, 1)] == [
-        "",
-        "<1%",
-        "<1%",
-        "1%",
-        "50%",
-        ">99%",
-        "100%",
-    ]
+def test_characters_that_xml_has_not():
+    found = element(seed_histogram({"a\x1bb\uffff": Counts([1])}))
+    assert "a\\x1bb\\uffff" in [text.text for text in found.iter(f"{NAMESPACE}text")]

@@ -101,12 +101,12 @@ def shortened(text: str, room: float, size: float = SIZE) -> str:
     """With … for the middle of what does not fit into so many inches.
 
     >>> shortened("walk around left thrice and jump", 1.2)
-    'walk aro…d jump'
+    'walk a…d jump'
     """
     if span(text, size) <= room:
         return text
-    kept = max(2, int(len(text) * room / span(text, size)) - 1)
-    return f"{text[: (kept + 1) // 2].rstrip()}…{text[-(kept // 2) :].lstrip()}"
+    cuts = (f"{text[: (kept + 1) // 2].rstrip()}…{text[-(kept // 2) :].lstrip()}" for kept in range(len(text), 2, -1))
+    return next((cut for cut in cuts if span(cut, size) <= room), f"{text[0]}…{text[-1]}")
 
 
 def every(last: int, room: float) -> int:

@@ -62,7 +62,7 @@ def alphas_of(posterior: TreePosterior) -> Alphas:
         np.logical_or.at(onwards[n], line.starts, can)
     used = onwards & np.isfinite(alphas.cpu().numpy())
     best = posterior.argmax().vertices[:length].cpu()
-    return Alphas(alphas.tolist(), used.tolist(), line.ends[best].tolist() if used[0, 0] else [])
+    return Alphas(alphas.tolist(), used.tolist(), line.ends[best.numpy()].tolist() if used[0, 0] else [])
 
 
 @styled
@@ -106,7 +106,7 @@ def dp_table(
         _numbers(axes, values, inside, size)
     else:
         shown = [to_hex(HEAT(x)) for x in np.linspace(LIGHTEST, DARKEST, 12)]
-        key(figure, left, down + 0.15, shown, f"log α {low:.1f}".replace("-", "−"), f"{top:.1f}".replace("-", "−"))
+        key(figure, left, down + 0.15, shown, f"log α {_said(low)}", _said(top))
     for n, name in enumerate(names):
         axes.text(-0.5 - 0.08 / cell, n, name, ha="right", va="center", fontsize=SIZE)
     for p in range(0, values.shape[1], every(values.shape[1] - 1, cell)):
@@ -120,11 +120,14 @@ def _numbers(axes: Axes, values: np.ndarray, inside: np.ndarray, size: float) ->
     """And lines between their cells."""
     for n, p in np.argwhere(np.isfinite(values)):
         look: dict[str, Any] = {"color": DARK} if inside[n, p] else {"alpha": FAINT}
-        text = f"{values[n, p]:.1f}".replace("-", "−")
-        axes.text(p, n, text, ha="center", va="center", fontsize=size, **look)
+        axes.text(p, n, _said(float(values[n, p])), ha="center", va="center", fontsize=size, **look)
     rows, columns = values.shape
     axes.hlines(np.arange(rows + 1) - 0.5, -0.5, columns - 0.5, color=RULE, alpha=0.35, linewidth=0.6)
     axes.vlines(np.arange(columns + 1) - 0.5, -0.5, rows - 0.5, color=RULE, alpha=0.35, linewidth=0.6)
+
+
+def _said(value: float) -> str:
+    return f"{value + 0.0:.1f}".replace("-", "−")  # −0 is 0
 
 
 def _way(axes: Axes, stops: Sequence[int]) -> None:
