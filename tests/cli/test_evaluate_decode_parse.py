@@ -90,7 +90,8 @@ def test_evaluation_by_hand(ctree, own, copied, monkeypatch, tmp_path):
     assert number(said, "token accuracy") == f"{same:.2%}"
     assert number(said, "loss") == f"{loss:.4f}"
     assert number(said, "BLEU") == f"{bleu:.2f}"
-    assert said.endswith(f"every answer: {run}/predictions.jsonl; these numbers: {run}/evaluation.json\n")
+    written = f"every answer: {run}/predictions.jsonl; these numbers: {run}/evaluation.json\n"
+    assert said.endswith(f"{written}report: {run}/report.html\n")
 
 
 def test_every_answer_is_the_models_own(ctree, own, copied):

@@ -8,6 +8,7 @@ import pytest
 from tests.experiments.test_results import put
 from tests.experiments.tiny import WILD, failed, result, small_here, small_presets
 from tests.processes import from_one
+from tests.viewing.report.markup import Page
 from torch_ctree.cli import main
 from torch_ctree.cli.reproduce import parse_time
 from torch_ctree.training import pool
@@ -47,7 +48,11 @@ def test_a_part_of_the_table(small, capsys):
     assert 0 <= found["metrics"]["exact_match"] <= 1
     value = f"{100 * found['metrics']['exact_match']:.1f}"
     assert f"| OM-CTree + LA | Length | {value} |\n" in Path("results/scan.md").read_text()
-    assert Path("runs/reproduce/scan/om-ctree-la/length-3/model.safetensors").exists()
+    run = Path("runs/reproduce/scan/om-ctree-la/length-3")
+    assert (run / "model.safetensors").exists()
+    made = Page((run / "report.html").read_text())
+    assert "made by" not in made.said  # nothing is missing
+    assert "published 44.7 ± 33.5%" in made.said
 
     main([*words[:4], "--splits", "length", "--seeds", "3"])
     again = capsys.readouterr().out
@@ -73,7 +78,9 @@ def test_a_report(ctree, tmp_path):
     assert "30.0 ± 14.1" in said
     assert "Bastings et al. (2018)" in said
     assert "failed: OM-CTree, length, seed 2: out of memory\n" in said
-    assert said.endswith(f"2 runs done, 1 failed, 297 of 300 still to do; all of it: {tmp_path}/scan.md\n")
+    assert f"\n2 runs done, 1 failed, 297 of 300 still to do; all of it: {tmp_path}/scan.md\n" in said
+    assert said.endswith(f"\nas a page: {tmp_path}/report.html\n")
+    assert "30.0 ± 14.1" in Page((tmp_path / "report.html").read_text()).said
     assert not (tmp_path / "questions.md").exists()
 
 
@@ -118,7 +125,8 @@ def test_what_is_wrong_in_one_line(refused, tmp_path, monkeypatch, words, said):
 
 
 def test_reports_of_nothing(refused, tmp_path):
-    assert f"{tmp_path}/x: no results here; expected those of 'ctree reproduce'" in refused("report", tmp_path / "x")
+    said = refused("report", tmp_path / "x")
+    assert f"{tmp_path}/x: no results here; expected those of 'ctree reproduce', or the folder of a run" in said
     path = put(tmp_path, result())
     path.write_text("{")
     assert f"{path}: not a whole JSON file" in refused("report", tmp_path)

@@ -41,9 +41,10 @@ def test_your_own_pairs(ctree, pairs, monkeypatch, data):
     assert said[0] == f"{pairs}: 49 pairs to train on, 5 to validate"
     assert said[1].endswith("seed 0 → runs/pairs-0")
     assert said[2] == "tree depth 3, chosen from the data: the longest target has 4 tokens, and there is room for 8"
-    assert [line.split()[:2] for line in said[3:-2]] == [["epoch", "1"]]
-    assert said[-2].startswith("best: epoch 1, validation accuracy ")
-    assert said[-2].endswith("; the model is in runs/pairs-0")
+    assert [line.split()[:2] for line in said[3:-3]] == [["epoch", "1"]]
+    assert said[-3].startswith("best: epoch 1, validation accuracy ")
+    assert said[-3].endswith("; the model is in runs/pairs-0")
+    assert said[-2] == "report: runs/pairs-0/report.html"
     assert said[-1] == "next: ctree evaluate runs/pairs-0"
     model = Seq2Seq.from_pretrained("runs/pairs-0")
     assert (model.config.width, model.config.depth) == (4, 3)
@@ -262,6 +263,7 @@ def test_many_seeds(ctree, side_by_side):
         "2 2 70.00% 61 runs/scan-length-2",
         "4 2 90.00% 61 runs/scan-length-4",
         "validation accuracy 70.00% ± 20.00% (mean and standard deviation of 3 runs)",
+        "reports: report.html in the folder of each finished run",
         "next: ctree evaluate runs/scan-length-0",
     ]
     ((runs, at_once),) = side_by_side
@@ -276,6 +278,7 @@ def test_one_of_many(ctree, side_by_side):
     said = ctree("train", "scan-length", "--seeds", "2", "--at-once", "3", "--run", "two words")
     assert said.splitlines()[2:] == [
         "validation accuracy 70.00%",
+        "reports: report.html in the folder of each finished run",
         "next: ctree evaluate 'two words/scan-length-2'",
     ]
     ((runs, at_once),) = side_by_side
@@ -292,6 +295,7 @@ def test_some_fail(side_by_side, capsys):
     assert said.splitlines()[4:] == [
         "validation accuracy 60.00% ± 14.14% (mean and standard deviation of 2 runs)",
         "runs/scan-length-1 failed: out of memory [1]",
+        "reports: report.html in the folder of each finished run",
         "next: ctree evaluate runs/scan-length-0",
         "1 of 3 runs failed; the same command with --resume tries again",
     ]
@@ -304,7 +308,7 @@ def test_many_are_never_written_over(ctree, refused, side_by_side):
         Path(f"runs/scan-length-{seed}").mkdir(exist_ok=True)
         Path(f"runs/scan-length-{seed}/config.yaml").touch()
     assert refused("train", "scan-length", "--seeds", "0-9") == (
-        "ctree: runs/scan-length-2: there is a run already (and in 1 more); "
+        "ctree: runs/scan-length-0: there is a run already (and in 2 more); "
         "go on with it (--resume), or name another folder (--run)\n"
     )
     assert len(side_by_side) == 1

@@ -231,8 +231,11 @@ def test_interrupted(tmp_path, place):
         process.join(600)
         assert process.exitcode == 0
         assert output.read_text().count("\nepoch ") == new
-        assert output.read_text().splitlines()[-2].startswith("best: epoch ")
-        assert output.read_text().splitlines()[-1] == f"next: ctree evaluate {folder}"
+        assert output.read_text().splitlines()[-3].startswith("best: epoch ")
+        assert output.read_text().splitlines()[-2:] == [
+            f"report: {folder}/report.html",
+            f"next: ctree evaluate {folder}",
+        ]
     train(settings(place, optimisation={"max_epochs": epochs}), tmp_path / "uninterrupted")
     assert outcome(folder) == outcome(tmp_path / "uninterrupted")
 

@@ -25,7 +25,7 @@ def keep_reports(runs: Sequence[tuple[Path, TrainConfig]], terminal: Console) ->
     """The same for many runs, in one line."""
     kept = [_is_kept(folder, config, terminal) for folder, config in runs]
     if all(kept):
-        say(terminal, f"reports: {REPORT} in each folder")
+        say(terminal, f"reports: {REPORT} in the folder of each finished run")
 
 
 def _is_kept(folder: Path, config: TrainConfig, terminal: Console) -> bool:
