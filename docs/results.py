@@ -20,13 +20,14 @@ from torch_ctree.data.errors import count
 from torch_ctree.evaluation.cells import KINDS, TIMES
 from torch_ctree.experiments import TABLES, Column, Result, Row, Table, read_results
 from torch_ctree.experiments.comparing import answer, contrast
+from torch_ctree.experiments.page import lanes
 from torch_ctree.experiments.report import Results
 from torch_ctree.experiments.results import done
 from torch_ctree.experiments.summary import cell_means
 from torch_ctree.trees.vertex import Vertex
 from torch_ctree.viewing import Look
 from torch_ctree.viewing.layout import MARGIN, WORD, Layout, Text, layout
-from torch_ctree.viewing.pictures import Lane, every_seed, heat_map
+from torch_ctree.viewing.pictures import every_seed, heat_map
 from torch_ctree.viewing.pictures.sheets import nothing
 from torch_ctree.viewing.pictures.style import PAPER
 from torch_ctree.viewing.svg import group, line, picture
@@ -72,19 +73,8 @@ def other_cells(results: Results) -> None:
 
 def seeds(table: Table, results: Results) -> None:
     """A panel for each column of a table: a dot for each run, and what was published."""
-    panels = {
-        column.title: {row.name: lane(row, column, table, results) for row in table.own} for column in table.columns
-    }
-    figure = every_seed(panels, table.scale, WIDTH, across=len(table.columns))
+    figure = every_seed(lanes(table, results), table.scale, WIDTH, across=len(table.columns))
     save(figure, f"results-{table.task}-seeds")
-
-
-def lane(row: Row, column: Column, table: Table, results: Results) -> Lane:
-    """The runs of a row."""
-    runs = results.get((row.name, column.split), [])
-    some, printed = done(runs), row.published.get(column.key)
-    values = [table.scale * column.value(result["metrics"]) for result in some]
-    return Lane(values, printed and (printed.mean, printed.deviation or 0), len(runs) - len(some))
 
 
 # --- trees ------------------------------------------------------------------------------------------------------------

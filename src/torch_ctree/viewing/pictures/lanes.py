@@ -79,11 +79,11 @@ def _lane(axes: Axes, y: int, lane: Lane, scale: float) -> None:
         middle, spread = lane.published
         axes.errorbar(middle, y - 0.27, xerr=spread, fmt="D", color=PUBLISHED, markersize=4.5, capsize=2.5)
     if lane.values:
-        places = [y + 0.45 * n / max(1, len(lane.values) - 1) - 0.1 for n in range(len(lane.values))]
+        places = [y + 0.36 * n / max(1, len(lane.values) - 1) - 0.1 for n in range(len(lane.values))]
         axes.plot(lane.values, places, "o", color=OURS, markersize=4.5, alpha=0.75, markeredgewidth=0)
-        axes.plot([mean(lane.values)] * 2, [y - 0.17, y + 0.42], color=INK, linewidth=1.2, zorder=1.5)
+        axes.plot([mean(lane.values)] * 2, [y - 0.17, y + 0.33], color=INK, linewidth=1.2, zorder=1.5)
     else:
         axes.text(scale / 2, y + 0.12, NOT_YET, ha="center", va="center", fontsize=SMALL, alpha=FAINT)
     if lane.failed:
         said = f"{lane.failed} failed"
-        axes.text(scale / 2, y + 0.37, said, ha="center", va="center", fontsize=SMALL, color=ACCENT)
+        axes.text(scale / 2, y + 0.42, said, ha="center", va="center", fontsize=SMALL, color=ACCENT)

@@ -21,8 +21,9 @@ def sheet(width: float, height: float) -> Figure:
 
 def settled(figure: Figure) -> Figure:
     """With everything where it will stay, so that the same figure is drawn the same every time."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+        figure.set_layout_engine("none")
     return figure
 
 
