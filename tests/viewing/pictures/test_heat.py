@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from matplotlib import colormaps
@@ -52,6 +54,12 @@ def test_a_panel_without_shares_says_why():
     assert titles(figure) == ["a", "b"]
     assert said(figure.axes[1]) == ["not run yet"]
     element(figure)
+
+
+def test_what_is_no_number_stays_empty():
+    (axes,) = heat_map({"a": {("x", "y"): math.nan, ("x", "z"): None}}).axes
+    assert [opacity(box) for box in boxes(axes)] == [0, 0]
+    assert said(axes) == ["y", "z", "x"]
 
 
 @pytest.mark.parametrize("panels", [{}, {"a": {}}])

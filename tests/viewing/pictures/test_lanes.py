@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from matplotlib.container import ErrorbarContainer
 
@@ -34,6 +36,12 @@ def test_what_is_not_there_is_told():
     assert titles(figure) == ["a", "b"]
     assert [axes.get_xlim()[1] > 1 for axes in figure.axes] == [True, True]
     assert {"x", "y"} <= set(letters(figure))
+
+
+def test_what_is_no_number_has_failed():
+    (axes,) = every_seed({"a": {"x": Lane([10, None, 30, math.nan], failed=1)}}).axes
+    assert dots(axes)[0] == [10, 30]
+    assert said(axes) == ["3 failed"]
 
 
 def test_ten_seeds_in_many_lanes():

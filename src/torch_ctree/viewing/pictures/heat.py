@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import product
 
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from torch_ctree.viewing.pictures.sheets import missing, nothing, panel
-from torch_ctree.viewing.pictures.style import RULE, SIZE, SMALL, WIDTH, letters, span, styled
+from torch_ctree.viewing.pictures.style import RULE, SIZE, SMALL, WIDTH, letters, number, span, styled
 
 HEAT = colormaps["cividis"]  # dark to light for every reader, colour-blind or not
 CELL, HIGH = 0.52, 0.34  # inches: how wide a cell is at least, and how high
@@ -20,7 +21,7 @@ GAP, TITLE, NAMES = 0.2, 0.24, 0.24  # inches: between panels, for a line of a t
 
 @styled
 def heat_map(
-    panels: Mapping[str, Mapping[tuple[str, str], float]],
+    panels: Mapping[str, Mapping[tuple[str, str], float | None]],
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
     width: float = WIDTH,
@@ -28,7 +29,7 @@ def heat_map(
 ) -> Figure:
     """For each title a map of shares, written in percent; as for SCAN, by what a phrase does and how often.
 
-    panels: title → (row, column) → a share from 0 to 1; what is not there stays empty
+    panels: title → (row, column) → a share from 0 to 1; what is not there, or no number, stays empty
     rows, columns: their names in order; without them as they come
     across: panels beside each other; without it as many as there is room for
     """
@@ -54,7 +55,7 @@ def heat_map(
 
 
 def _map(
-    axes: Axes, shares: Mapping[tuple[str, str], float], rows: Sequence[str], columns: Sequence[str], size: float
+    axes: Axes, shares: Mapping[tuple[str, str], float | None], rows: Sequence[str], columns: Sequence[str], size: float
 ) -> None:
     """Without any shares, why there are none."""
     axes.set(xlim=(0, len(columns)), ylim=(len(rows), 0))
@@ -64,8 +65,8 @@ def _map(
     for x, column in enumerate(columns):
         axes.text(x + 0.5, -0.15, column, ha="center", va="bottom", fontsize=SMALL)
     for (y, row), (x, column) in product(enumerate(rows), enumerate(columns)):
-        share, place = shares.get((row, column)), (x + 0.03, y + 0.04)
-        if share is None:
+        share, place = number(shares.get((row, column))), (x + 0.03, y + 0.04)
+        if math.isnan(share):
             axes.add_patch(Rectangle(place, 0.94, 0.92, facecolor="none", edgecolor=RULE, alpha=0.5, linewidth=0.7))
             continue
         axes.add_patch(Rectangle(place, 0.94, 0.92, facecolor=HEAT(share), linewidth=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from torch_ctree.viewing.pictures.style import (
     SIZE,
     SMALL,
     WIDTH,
+    number,
     span,
     styled,
 )
@@ -35,12 +37,12 @@ MARKS = {
 class Lane(NamedTuple):
     """The runs of one model on one task."""
 
-    values: Sequence[float] = ()
-    """Of each run, in the order of the seeds."""
+    values: Sequence[float | None] = ()
+    """Of each run, in the order of the seeds. One that is no number is that of a run that failed."""
     published: tuple[float, float] | None = None
     """Mean and standard deviation."""
     failed: int = 0
-    """Runs that have no value."""
+    """Further runs, which have no value."""
 
 
 @styled
@@ -78,12 +80,14 @@ def _lane(axes: Axes, y: int, lane: Lane, scale: float) -> None:
     if lane.published:
         middle, spread = lane.published
         axes.errorbar(middle, y - 0.27, xerr=spread, fmt="D", color=PUBLISHED, markersize=4.5, capsize=2.5)
-    if lane.values:
-        places = [y + 0.36 * n / max(1, len(lane.values) - 1) - 0.1 for n in range(len(lane.values))]
-        axes.plot(lane.values, places, "o", color=OURS, markersize=4.5, alpha=0.75, markeredgewidth=0)
-        axes.plot([mean(lane.values)] * 2, [y - 0.17, y + 0.33], color=INK, linewidth=1.2, zorder=1.5)
+    values = [value for value in map(number, lane.values) if not math.isnan(value)]
+    failed = lane.failed + len(lane.values) - len(values)
+    if values:
+        places = [y + 0.36 * n / max(1, len(values) - 1) - 0.1 for n in range(len(values))]
+        axes.plot(values, places, "o", color=OURS, markersize=4.5, alpha=0.75, markeredgewidth=0)
+        axes.plot([mean(values)] * 2, [y - 0.17, y + 0.33], color=INK, linewidth=1.2, zorder=1.5)
     else:
         axes.text(scale / 2, y + 0.12, NOT_YET, ha="center", va="center", fontsize=SMALL, alpha=FAINT)
-    if lane.failed:
-        said = f"{lane.failed} failed"
+    if failed:
+        said = f"{failed} failed"
         axes.text(scale / 2, y + 0.42, said, ha="center", va="center", fontsize=SMALL, color=ACCENT)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, PercentFormatter
 
 from torch_ctree.viewing.pictures.sheets import legend, nothing, settled, wrapped
-from torch_ctree.viewing.pictures.style import WIDTH, colour, dashes, styled
+from torch_ctree.viewing.pictures.style import WIDTH, colour, dashes, number, styled
 
 Epochs = Sequence[Mapping[str, Any]]
 """The rows of a run's metrics.csv, as ``csv.DictReader`` gives them or as numbers."""
@@ -51,19 +51,10 @@ def _curve(epochs: Epochs, column: str) -> tuple[list[float], list[float], tuple
         if attempts[n] != attempts[max(0, n - 1)]:
             x.append(math.nan)
             y.append(math.nan)
-        x.append(_number(row.get("epoch", n + 1)))
-        y.append(_number(row.get(column)))
+        x.append(number(row.get("epoch", n + 1)))
+        y.append(number(row.get(column)))
     ends = [(at, value) for at, value in zip(x, y, strict=True) if math.isfinite(at + value)]
     return x, y, ends[-1] if ends else ()
-
-
-def _number(value: Any) -> float:
-    """Not a number for what is none, and for infinities."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        return math.nan
-    return found if math.isfinite(found) else math.nan
 
 
 def _scale(axes: Axes, column: str, values: Sequence[float]) -> None:

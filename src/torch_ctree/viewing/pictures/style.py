@@ -86,6 +86,15 @@ def colour(n: int) -> str:
     return COLOURS[n % len(COLOURS)]
 
 
+def number(value: Any) -> float:
+    """Not a number for what is none, and for infinities."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return math.nan
+    return found if math.isfinite(found) else math.nan
+
+
 def letters(fill: Sequence[float] | str) -> str:
     """What can be read on a fill."""
     red, green, blue = to_rgb(fill)  # pyright: ignore[reportArgumentType]
