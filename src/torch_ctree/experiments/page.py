@@ -296,13 +296,15 @@ def _hardest(of: Table, results: Results, column: Column) -> list[Html]:
 def _first(of: Table, results: Results, column: Column, name: str) -> list[Html]:
     """Elsewhere: the first wrong answer of the one, and the first right one of the other."""
     ours = next((row for row in of.own if row.whose == "ours"), None)
+    same = [column, *(other for other in of.columns if other.metric[:-1] == column.metric[:-1])]
+    theirs = next(filter(None, (leading(of.own, one) for one in same)), ours)
     found = []
-    for row, best, kind in ((leading(of.own, column) or ours, False, "wrong"), (ours, True, "right")):
+    for row, best, kinds in ((theirs, False, ("wrong", "right")), (ours, True, ("right", "wrong"))):
         some = done(results.get((row.name, column.split), [])) if row else []
         ranked = sorted(some, key=lambda result: column.value(result["metrics"]), reverse=best)
         for result in ranked[:1]:
             quoted = result.get("examples", {}).get(name, {})
-            answers = [*quoted.get(kind, []), *quoted.get("right" if kind == "wrong" else "wrong", [])]
+            answers = [one for kind in kinds for one in quoted.get(kind, [])]
             found += [_quoted(result, column, one) for one in answers[:1]]
     return found
 
