@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from torch_ctree.viewing import draw, width
+from torch_ctree.trees.vertex import Vertex
+from torch_ctree.viewing import Look, draw
+from torch_ctree.viewing.look import PLAIN
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -27,15 +30,9 @@ def say(terminal: Console, text: str, style: str | None = None) -> None:
     terminal.print(text, style=style, markup=False, soft_wrap=True)
 
 
-def visible(text: str) -> str:
-    """With control characters spelled out, so that a terminal shows them rather than obeys."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
-
-
-def drawn(tree: Tree, room: int) -> str:
-    """As a drawing where it fits, in brackets where it does not."""
-    tree = tree.copy(deep=True)
-    for leaf in tree.treepositions("leaves"):
-        tree[leaf] = visible(str(tree[leaf]))
-    drawing = draw(tree)
-    return drawing if max(map(width, drawing.splitlines())) <= room else tree.pformat(margin=room)
+def show_tree(terminal: Console, tree: Vertex | Tree, look: Look = PLAIN) -> None:
+    """A drawing that fits the terminal, in colours if that has them."""
+    if terminal.color_system is None:
+        say(terminal, draw(tree, look, terminal.width))
+    else:
+        terminal.print(Text.from_ansi(draw(tree, look, terminal.width, colour=True)), soft_wrap=True)

@@ -7,11 +7,12 @@ from rich.table import Table
 
 from torch_ctree import data
 from torch_ctree.cli.arguments import Command
-from torch_ctree.cli.console import console, drawn, say, visible
+from torch_ctree.cli.console import console, say, show_tree
 from torch_ctree.data import multi30k, questions, scan
 from torch_ctree.data.errors import place, told
 from torch_ctree.data.order import Purpose, permutation
 from torch_ctree.trees.topology import depth_for_leaves
+from torch_ctree.viewing import visible
 
 HELP = "Look at tasks, get their files, check your own pairs."
 PREPARED = {"multi30k": multi30k.prepare, "scan": scan.prepare, "questions": questions.prepare}
@@ -52,7 +53,7 @@ def _show_example(terminal: Console, row: int, example: data.Example, task: data
     for text, tree, style in zip(example, trees, ("cyan", "green"), strict=True):
         say(terminal, visible(text), style)
         if tree is not None:
-            say(terminal, drawn(tree, terminal.width))
+            show_tree(terminal, tree)
 
 
 def prepare(name: str, from_: str | None = None, root: str | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from rich.console import Console
 
-from torch_ctree.cli.console import console, drawn, say, visible
+from torch_ctree.cli.console import console, say, show_tree
 from torch_ctree.cli.runs import check_count, open_model
 from torch_ctree.data import DataError, Vocabulary
 from torch_ctree.data.disk import finite
@@ -20,7 +20,13 @@ from torch_ctree.data.errors import place, shown
 from torch_ctree.evaluation.evaluating import in_brackets
 from torch_ctree.models import Answer, ModelError, Seq2Seq
 from torch_ctree.models.decoders import Grammar
+from torch_ctree.models.explaining import explain, explain_target
 from torch_ctree.trees import Derivation, GrammarPosterior, TreePosterior
+from torch_ctree.trees.vertex import Vertex
+from torch_ctree.viewing import Look, visible
+from torch_ctree.viewing import save as save_tree
+from torch_ctree.viewing.look import PLAIN
+from torch_ctree.viewing.saving import check_ending
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -44,6 +50,10 @@ def decode(
     topk: int = 1,
     depth: int | None = None,
     json_: bool = False,
+    save: str | None = None,
+    probabilities: bool = False,
+    confidence: bool = False,
+    fold: bool = False,
     device: str = "auto",
 ) -> None:
     """Answer a source with a trained model, and show the tree.
@@ -54,22 +64,51 @@ def decode(
     topk: how many answers, best first
     depth: of the tree, which may be another than in training
     json_: one JSON object a line, for programs
+    save: a file for the tree of the best answer: a drawing as .svg, .png, .pdf, .tex or .txt, brackets as .mrg, all
+        that is known as .json
+    probabilities: show how probable each split and each word is
+    confidence: show how sure the model is of each constituent of its answer
+    fold: show repeated parts once
     device: cpu, cuda, …
     """
     check_count("topk", topk, MOST)
     if (text is None) == (file is None):
         raise ModelError("decode: expected one source, such as 'jump twice', or --file with many")
+    if save is not None and text is None:
+        raise ModelError(f"save: got {shown(save)} with --file; expected the source itself: a file has one tree")
+    look = _look(save, probabilities, confidence, fold)
     model, terminal = open_model(run, device), console()
-    about = _of_what(model, topk)
+    if not model.has_trees and (save is not None or look != PLAIN):
+        raise ModelError(f"decode: the decoder {model.config.decoder!r} has no trees to draw or to save")
+    about, is_explained = _of_what(model, topk), save is not None or probabilities or confidence
     sources = iter([("source", text)] if text is not None else _lines(str(file)))
     while some := list(islice(sources, AT_ONCE)):
         for where, source in some:
             _check_source(where, source, model)
         for (_, source), answers in zip(some, model.answers([source for _, source in some], topk, depth), strict=True):
+            trees = [answer.tree for answer in answers]
+            if is_explained:
+                known = explain(model, source, topk, depth)
+                trees = [one.tree or tree for one, tree in zip(known, trees, strict=True)]
+            if save is not None:
+                _save(trees[0] if trees else None, save, look)
             if json_:
                 _print_json({"source": source, "answers": [_plain(answer) for answer in answers]})
             else:
-                _show_answers(terminal, source, answers, about)
+                _show_answers(terminal, source, answers, trees, about, look)
+
+
+def _look(save: str | None, probabilities: bool, confidence: bool, fold: bool) -> Look:
+    """How trees are drawn; what cannot be saved is said before anything is computed."""
+    if save is not None:
+        check_ending(save)
+    return Look(probabilities=probabilities, confidence=confidence, fold=fold)
+
+
+def _save(tree: Vertex | Tree | None, path: str, look: Look) -> None:
+    if tree is None:
+        raise ModelError(f"save: {path}: not written: no answer has a probability above zero")
+    save_tree(tree, path, look)
 
 
 def _check_source(where: str, source: str, model: Seq2Seq) -> None:
@@ -91,13 +130,20 @@ def _of_what(model: Seq2Seq, topk: int) -> str:
     return "with this tree and its phrases" if topk == 1 else "of the answer, over all its trees"
 
 
-def _show_answers(terminal: Console, source: str, answers: Sequence[Answer], about: str) -> None:
+def _show_answers(
+    terminal: Console,
+    source: str,
+    answers: Sequence[Answer],
+    trees: Sequence[Vertex | Tree | None],
+    about: str,
+    look: Look,
+) -> None:
     say(terminal, visible(source), "cyan")
-    for answer in answers:
+    for answer, tree in zip(answers, trees, strict=True):
         say(terminal, visible(answer.text), "green")
         say(terminal, f"probability {math.exp(answer.log_prob):.4g} {about}", "dim")
-        if answer.tree is not None:
-            say(terminal, drawn(answer.tree, terminal.width))
+        if tree is not None:
+            show_tree(terminal, tree, look)
     if not answers:
         say(terminal, "no answer has a probability above zero")
 
@@ -113,6 +159,10 @@ def parse(
     topk: int | None = None,
     depth: int | None = None,
     json_: bool = False,
+    save: str | None = None,
+    probabilities: bool = False,
+    confidence: bool = False,
+    fold: bool = False,
     device: str = "auto",
 ) -> None:
     """Find the trees of a target given its source: the best one, the next ones, and how sure the model is.
@@ -124,12 +174,18 @@ def parse(
     depth: of the tree, which may be another than in training; a grammar's has any
     json_: one JSON object, for programs; it has the marginals too, the probability of each vertex for each word, or
         of a grammar the probability of each part of the target that is more than a word
+    save: a file for the best tree: a drawing as .svg, .png, .pdf, .tex or .txt, brackets as .mrg, all that is known as
+        .json
+    probabilities: show how probable each split and each word is
+    confidence: show how sure the model is of each constituent of the target
+    fold: show repeated parts once
     device: cpu, cuda, …
     """
     if topk is not None:
         check_count("topk", topk, MOST)
     if source is None or target is None:
         raise ModelError("parse: expected a pair, such as --source 'jump twice' --target 'I_JUMP I_JUMP'")
+    look = _look(save, probabilities, confidence, fold)
     model, terminal = open_model(run, device), console()
     for name, text, words in (("source", source, model.source), ("target", target, model.target)):
         _check_utf8(name, text)
@@ -143,6 +199,11 @@ def parse(
             parsed = _parsed(posterior, target, TREES if topk is None else topk, depth)
     there = parsed.best[parsed.best.log_prob > -math.inf]
     trees = list(zip(there.trees(model.target.__getitem__), there.log_prob.exp().tolist(), strict=True))
+    best: Vertex | Tree = trees[0][0]
+    if save is not None or probabilities or confidence:
+        best = explain_target(model, source, target, 1, depth).trees[0][0]
+    if save is not None:
+        _save(best, save, look)
     if json_:
         listed = [{"tree": in_brackets(tree), "probability": share} for tree, share in trees]
         entropy = {} if parsed.entropy is None else {"entropy": parsed.entropy}
@@ -151,18 +212,23 @@ def parse(
     else:
         say(terminal, visible(source), "cyan")
         say(terminal, visible(target), "green")
-        _show_parsed(terminal, parsed, trees)
+        _show_parsed(terminal, parsed, trees, best, look)
 
 
-def _show_parsed(terminal: Console, parsed: Parsed, trees: Sequence[tuple[Tree, float]]) -> None:
-    """trees: with their probabilities"""
+def _show_parsed(
+    terminal: Console, parsed: Parsed, trees: Sequence[tuple[Tree, float]], best: Vertex | Tree, look: Look
+) -> None:
+    """trees: with their probabilities; best: the first with all that is known, where that is shown"""
     log_prob = parsed.log_prob
     say(terminal, f"probability of the target, over all trees: {math.exp(log_prob):.4g} (log {log_prob:.4f})")
     if parsed.entropy is not None:
         say(terminal, f"entropy of its trees: {parsed.entropy:.4f} nats")
     for n, (tree, share) in enumerate(trees):
         say(terminal, f"tree {n + 1}: probability {share:.4f} given the target")
-        say(terminal, drawn(tree, terminal.width) if n == 0 else f"  {visible(str(in_brackets(tree)))}")
+        if n == 0:
+            show_tree(terminal, best, look)
+        else:
+            say(terminal, f"  {visible(str(in_brackets(tree)))}")
 
 
 class Parsed(NamedTuple):

@@ -244,17 +244,23 @@ def _outline(nodes: list[Node], room: int | None) -> Iterator[list[Piece]]:
 
 
 def _scrolled(nodes: list[Node], columns: Columns, room: int) -> Iterator[list[Piece]]:
-    mark = len(f"{len(columns.starts)}… ")
-    shown = columns.shown(nodes)
+    shown, mark = columns.shown(nodes), len(f"{len(columns.starts)}… ")
     free = max(LEAST, room - mark - max(map(_room, shown)))
-    hop = max(1, free // 2 // (1 + columns.apart))
-    for node in shown:
-        hidden = 0
-        while columns.starts[node.spot.depth] - columns.starts[hidden] > free:
-            hidden += hop
-        start = Piece((f"{hidden}… " if hidden else "").rjust(mark), FAINT)
-        yield [start, *_way(nodes, node, columns, hidden), *_end(node, 0, 2)]
-    yield [Piece("3… : without the 3 levels next to the root", FAINT)]
+    hidden = [_hidden(columns, node.spot.depth, free) for node in shown]
+    mark *= any(hidden)
+    for node, levels in zip(shown, hidden, strict=True):
+        start = (f"{levels}… " if levels else "").rjust(mark)
+        yield [Piece(start, FAINT), *_way(nodes, node, columns, levels), *_end(node, 0, 2)]
+    if mark:
+        yield [Piece("3… : without the 3 levels next to the root", FAINT)]
+
+
+def _hidden(columns: Columns, depth: int, free: int) -> int:
+    """How many levels a line leaves out: as many as the lines around it, where that can be."""
+    hop, hidden = max(1, free // 2 // (1 + columns.apart)), 0
+    while columns.starts[depth] - columns.starts[hidden] > free:
+        hidden += hop
+    return hidden
 
 
 def _end(node: Node, line: int, gap: int) -> list[Piece]:
