@@ -2,7 +2,7 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 
-from tests.viewing.pictures.looking import boxes, element, letters, opacity, said
+from tests.viewing.pictures.looking import boxes, letters, opacity, said
 from tests.viewing.pictures.test_table import posterior
 from torch_ctree.trees.topology import topology
 from torch_ctree.viewing.look import colour
@@ -40,7 +40,6 @@ def test_a_deep_tree():
     figure = leaf_intervals(marginals.tolist(), ["wort"] * 60)
     assert len(boxes(figure.axes[0])) == 511
     assert letters(figure).count("wort") < 40
-    element(figure)
 
 
 def test_nothing_to_see():

@@ -3,7 +3,7 @@ import math
 import pytest
 from matplotlib.container import ErrorbarContainer
 
-from tests.viewing.pictures.looking import element, explained, letters, said, titles, x, y
+from tests.viewing.pictures.looking import explained, letters, said, titles, x, y
 from torch_ctree.viewing.pictures import Lane, every_seed
 
 
@@ -50,7 +50,6 @@ def test_ten_seeds_in_many_lanes():
     for axes in figure.axes:
         places = [place for line in axes.lines if line.get_marker() == "o" for place in y(line)]
         assert len(set(places)) == 60
-    element(figure)
 
 
 @pytest.mark.parametrize("panels", [{}, {"a": {}}])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.viewing.pictures.looking import element, explained, letters, titles, x, y
+from tests.viewing.pictures.looking import explained, letters, titles, x, y
 from torch_ctree.viewing.pictures import learning_curves
 
 
@@ -86,5 +86,4 @@ def test_narrow_pages_have_panels_below_each_other():
 
 
 def test_names_are_no_formulas():
-    assert "$x^2$ <&>" in letters(learning_curves({"$x^2$ <&>": run(2), "学": run(2)}))
-    element(learning_curves({"$x^2$ <&>": run(2), "学": run(2)}), about='"<&>')
+    assert {"$x^2$ <&>", "学"} <= set(letters(learning_curves({"$x^2$ <&>": run(2), "学": run(2)}, ["train_loss"])))

@@ -31,4 +31,3 @@ def test_nothing_to_see(shares):
 def test_many_lengths_and_many_names():
     figure = accuracy_by_length({f"seed {n}": dict.fromkeys(range(48, 201), (n, 10)) for n in range(10)}, width=4)
     assert len({(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines}) == 10
-    element(figure)

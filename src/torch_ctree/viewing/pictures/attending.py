@@ -99,18 +99,19 @@ def _labels(spots: Sequence[Spot], room: float) -> list[str]:
 def _numbers(axes: Axes, shares: np.ndarray, size: float) -> None:
     """Of what is more than hardly anything."""
     for y, x in np.argwhere(shares >= 0.02):
-        look: dict[str, Any] = {"color": LIGHT} if shares[y, x] > 0.8 else {}
+        look: dict[str, Any] = {"color": LIGHT} if shares[y, x] > 0.75 else {}
         axes.text(x + 0.5, y + 0.5, percent(float(shares[y, x])), ha="center", va="center", fontsize=size, **look)
 
 
 def _outline(axes: Axes, spots: Sequence[Spot], labels: Sequence[str]) -> None:
     """The tree, as an outline turned sideways: each vertex in its row, its children below it and further right."""
     for y, (spot, label) in enumerate(zip(spots, labels, strict=True)):
-        x = STEP * spot.depth
-        look: dict[str, Any] = {} if not spot.children else {"alpha": FAINT}
-        axes.text(x + 0.03, y + 0.5, label, ha="left", va="center", fontsize=SIZE, **look)
-        if spot.children:
-            last = max(spot.children)
-            axes.plot([x + 0.02] * 2, [y + 0.95, last + 0.5], color=RULE, linewidth=0.8)
-        if spot.parent is not None:
-            axes.plot([x - STEP + 0.02, x], [y + 0.5] * 2, color=RULE, linewidth=0.8)
+        look: dict[str, Any] = {"alpha": FAINT} if spot.children else {}
+        axes.text(STEP * spot.depth + 0.03, y + 0.5, label, ha="left", va="center", fontsize=SIZE, **look)
+    stems = [
+        (STEP * spot.depth + 0.02, y + 0.95, max(spot.children) + 0.5) for y, spot in enumerate(spots) if spot.children
+    ]
+    twigs = [(y + 0.5, STEP * (spot.depth - 1) + 0.02, STEP * spot.depth) for y, spot in enumerate(spots) if y]
+    if twigs:  # then there are both
+        axes.vlines(*zip(*stems, strict=True), color=RULE, linewidth=0.8)
+        axes.hlines(*zip(*twigs, strict=True), color=RULE, linewidth=0.8)
