@@ -43,7 +43,8 @@ DOCUMENT = r"""\documentclass[border=4pt]{standalone}
 \fi
 \usepackage{forest}
 \begin{document}
-%s\end{document}
+FIGURE
+\end{document}
 """
 
 
@@ -60,7 +61,7 @@ def forest(tree: Vertex | Tree | str, look: Look = PLAIN, *, standalone: bool = 
     lines = text.replace("\n", "\n  ")
     notes = "".join(f"% {note}\n" for note in look.notes(shown))
     figure = f"{notes}\\begin{{forest}}\n{STYLE}\n  {lines}\n\\end{{forest}}\n"
-    return DOCUMENT % figure if standalone else figure
+    return DOCUMENT.replace("FIGURE\n", figure) if standalone else figure
 
 
 def escaped(text: str) -> str:

@@ -1,0 +1,84 @@
+import re
+
+import pytest
+from hypothesis import given
+
+from torch_ctree.trees.vertex import Vertex
+from torch_ctree.viewing import Look, forest
+from torch_ctree.viewing.latex import escaped
+
+from .trees import DEEP, balanced, chain, known, trees
+
+FULL = Look(probabilities=True, confidence=True)
+
+
+def tree_of(text: str) -> str:
+    """The lines after the style."""
+    return text.split("  }\n", 1)[1].removesuffix("\\end{forest}\n").strip()
+
+
+def test_by_hand():
+    assert tree_of(forest(balanced(["jump", "I_RUN", "50%"]))) == r"[[[{jump}][{I\_RUN}]][{50\%}]]"
+    assert tree_of(forest("walk")) == "[{walk}]"
+    assert tree_of(forest(Vertex(""))) == "[{}]"
+    assert tree_of(forest(Vertex(children=(Vertex("a"),), label="NP"))) == "[{NP}[{a}]]"
+    assert tree_of(forest(balanced(["a"] * 3), Look(fold=True))) == r"[{\ensuremath{\times}3}[{a}]]"
+
+
+def test_what_is_known():
+    colours = "rounded corners=0.4em, text=black, fill={rgb,255:red,103;green,191;blue,192}"
+    number = r"\scriptsize \ensuremath{\wedge}75\%"
+    words = r"[{a\\\scriptsize 25\%}][{b\\\scriptsize 25\%}]"
+    text = forest(known(balanced(["a", "b"])), FULL)
+    assert "".join(line.strip() for line in tree_of(text).splitlines()) == rf"[{{50\%\\{number}}}, {colours}{words}]"
+    assert text.startswith("% % in colour: posterior probability of the constituent\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("50% of $x_1^2$ & #", r"50\% of \$x\_1\textasciicircum{}2\$ \& \#"),
+        ("\\frac{~}", r"\textbackslash{}frac\{\textasciitilde{}\}"),
+        ("a\x07", r"a\textbackslash{}x07"),
+        ("--", "{-}{-}"),
+        ("<script>", r"\textless{}script\textgreater{}"),
+        ("熊 é", "熊 é"),
+    ],
+)
+def test_escaped(text, expected):
+    assert escaped(text) == expected
+
+
+def braces(text: str) -> list[str]:
+    return re.findall(r"(?<!\\)[{}]|(?<!\\)[\[\]]", text)
+
+
+@pytest.mark.parametrize("look", [Look(), FULL])
+@given(tree=trees)
+def test_all_that_is_opened_is_closed(look, tree):
+    text = forest(tree, look, standalone=True)
+    open_ = []
+    for mark in braces(text):
+        if mark in "[]" and open_[-1:] == ["{"]:  # of a word
+            continue
+        if mark in "{[":
+            open_.append(mark)
+        else:
+            assert open_.pop() + mark in ("{}", "[]")
+    assert open_ == []
+    nodes = tree_of(forest(tree, look))
+    assert len(re.findall(r"(?<!\\)\[", re.sub(r"\{(?:[^{}\\]|\\.|\{[^{}]*\})*\}", "", nodes))) == len(
+        list(tree.walk())
+    )
+
+
+def test_a_whole_document():
+    text = forest(balanced(["a", "b"]), standalone=True)
+    assert text.startswith("\\documentclass[border=4pt]{standalone}\n")
+    assert text.endswith("\\end{forest}\n\\end{document}\n")
+    assert forest(balanced(["a", "b"])) in text
+
+
+def test_any_depth():
+    assert forest(chain(DEEP)).count("[{") == len(DEEP)
