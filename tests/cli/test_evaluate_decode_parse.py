@@ -20,8 +20,9 @@ from torch_ctree import data, evaluation
 from torch_ctree.cli import main
 from torch_ctree.data import Vocabulary
 from torch_ctree.models import ModelConfig, Seq2Seq
+from torch_ctree.models.explaining import explain, explain_target
 from torch_ctree.training import DataConfig
-from torch_ctree.viewing import draw
+from torch_ctree.viewing import Look, draw, from_json, svg
 
 from .conftest import untrained
 
@@ -382,6 +383,33 @@ def test_no_terminal_is_too_narrow(ctree, own, monkeypatch, columns):
     )
 
 
+SHOWN = ["--probabilities", "--confidence"]
+FULL = Look(probabilities=True, confidence=True)
+
+
+def test_answer_with_what_is_known_of_its_tree(ctree, own, tmp_path):
+    (known,) = explain(Seq2Seq.from_pretrained(own), "jump thrice")
+    assert known.tree is not None
+    printed = ctree("decode", own, "jump thrice", *SHOWN, "--save", tmp_path / "tree.json")
+    assert printed.endswith(f"{draw(known.tree, FULL)}\n")
+    assert from_json(json.loads((tmp_path / "tree.json").read_text())) == known.tree
+    assert ctree("decode", own, "jump thrice", "--fold").endswith(f"{draw(known.tree, Look(fold=True))}\n")
+    assert ctree("decode", own, "jump thrice", "--save", tmp_path / "tree.svg") == ctree("decode", own, "jump thrice")
+    assert (tmp_path / "tree.svg").read_text() == svg(known.tree)
+
+
+def test_json_is_the_same_whatever_is_saved(ctree, own, tmp_path):
+    words = ["decode", own, "jump thrice", "--topk", "3", "--json"]
+    assert ctree(*words, *SHOWN, "--save", tmp_path / "tree.mrg") == ctree(*words)
+    assert Tree.fromstring((tmp_path / "tree.mrg").read_text()).leaves()
+
+
+def test_a_sequence_has_no_tree_to_save(refused, sequence, tmp_path):
+    for words in (["--save", str(tmp_path / "tree.svg")], ["--confidence"], ["--fold"]):
+        assert "decode: the decoder 'gru' has no trees" in refused("decode", sequence, "jump twice", *words)
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- parse ------------------------------------------------------------------------------------------------------------
 
 SOURCE, TARGET = "jump thrice", "JUMP JUMP JUMP"
@@ -417,6 +445,17 @@ def test_trees_of_a_target_for_readers(ctree, own):
         f"tree 1: probability {first['probability']:.4f} given the target\n{draw(Tree.fromstring(first['tree']))}\n"
         f"tree 2: probability {second['probability']:.4f} given the target\n  {second['tree']}\n"
     )
+
+
+def test_what_is_known_of_the_tree_of_a_target(ctree, own, tmp_path):
+    pair = ["--source", SOURCE, "--target", TARGET]
+    best, _ = explain_target(Seq2Seq.from_pretrained(own), SOURCE, TARGET).trees[0]
+    plain, full = (ctree("parse", own, *pair, *words) for words in ([], SHOWN))
+    assert full == plain.replace(draw(best), draw(best, FULL))
+    assert full != plain
+    words = ["--json", "--save", tmp_path / "tree.json"]
+    assert ctree("parse", own, *pair, *words) == ctree("parse", own, *pair, "--json")
+    assert from_json(json.loads((tmp_path / "tree.json").read_text())) == best
 
 
 def test_so_many_trees(ctree, own):
@@ -554,6 +593,12 @@ PAIR = ["--source", "jump", "--target", "JUMP"]
         (["decode", "RUN", "--file", "bytes"], "bytes: cannot be read: 'utf-8' codec can't decode"),
         (["decode", "RUN", "--file", ""], "file: got nothing; expected a file of sources, or -"),
         (["decode", "RUN", "--jsn", "jump"], "did you mean --json?"),
+        (["decode", "RUN", "jump", "--save", "tree.gif"], "tree.gif: got the ending '.gif'; expected .svg, "),
+        (["decode", "RUN", "jump", "--save", "tree"], "tree: got the ending ''; expected .svg, "),
+        (["decode", "RUN", "jump", "--save", "file/tree.svg"], "file/tree.svg: cannot be written: "),
+        (["decode", "RUN", "--file", "file", "--save", "a.svg"], "save: got 'a.svg' with --file"),
+        (["parse", "RUN", *PAIR, "--save", "tree.gif"], "tree.gif: got the ending '.gif'; expected .svg, "),
+        (["parse", "RUN", *PAIR, "--save", "file/tree.svg"], "file/tree.svg: cannot be written: "),
         (["parse", "RUN"], "parse: expected a pair, such as --source 'jump twice' --target 'I_JUMP I_JUMP'"),
         (["parse", "RUN", "--source", "jump"], "parse: expected a pair"),
         (["parse", "RUN", "--source", "jump", "--target", ""], "'' has no word in it"),
