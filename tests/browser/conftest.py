@@ -82,7 +82,7 @@ class Visitor:
         self.address = address
         self.context = browser.new_context(**(size or DESKTOP), **options)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(5_000)
+        self.page.set_default_timeout(15_000)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
         self.page.on("request", self._check)
@@ -104,16 +104,24 @@ class Visitor:
 
     def answer(self, n: int = 0) -> Locator:
         """What is seen in a column."""
-        return self.page.locator(".ctree-column").nth(n).locator(".answer:visible")
+        return self.page.locator(".block.ctree-column").nth(n).locator(".answer:visible")
 
     def vertex(self, path: str, n: int = 0) -> Locator:
         return self.answer(n).locator(f'g.vertex[data-path="{path}"]')
+
+    def press(self, path: str, n: int = 0) -> None:
+        """Click a vertex: what takes clicks, because a line to it belongs to it too."""
+        self.vertex(path, n).locator(".hit").click()
+
+    def drawing(self, n: int = 0) -> Locator:
+        """The words and numbers in a tree."""
+        return self.answer(n).locator("svg.ctree-tree text")
 
     def panel(self, n: int = 0) -> Locator:
         return self.answer(n).locator(".panel:visible")
 
     def note(self, n: int = 0) -> Locator:
-        return self.page.locator(".ctree-column").nth(n).locator(".note")
+        return self.page.locator(".block.ctree-column").nth(n).locator(".note")
 
     def button(self, name: str, n: int = 0) -> Locator:
         return self.page.get_by_role("button", name=name, exact=True).nth(n)

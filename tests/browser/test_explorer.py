@@ -34,13 +34,13 @@ def test_an_answer_comes_while_one_types(visit):
     me.page.locator(".place").get_by_text("probability 0.607, without “twi”, not yet a word").wait_for()
     me.source.press_sequentially("ce and walk")
     see(me, "JUMP JUMP WALK")
-    assert me.answer().locator("svg text").all_inner_texts() == ["JUMP", "JUMP", "WALK"]
+    assert me.drawing().all_text_contents() == ["JUMP", "JUMP", "WALK"]
 
 
 def test_a_vertex_says_what_is_known_of_it(visit):
     me = visit()
     me.source.fill("jump twice and walk")
-    me.vertex("1").click()
+    me.press("1")
     panel = me.panel()
     assert panel.locator("h3").inner_text() == "“JUMP WALK” 2 words, in 2 parts"
     assert panel.locator(".bars").first.inner_text().split("\n") == [
@@ -62,7 +62,7 @@ def test_a_vertex_says_what_is_known_of_it(visit):
     ]
     assert me.vertex("1").get_attribute("aria-pressed") == "true"
     me.picture("vertex")
-    me.vertex("1.1").click()
+    me.press("1.1")
     assert me.panel().locator("h3").inner_text() == "“WALK” a word"
     assert me.page.locator('.answer:visible g.vertex[aria-pressed="true"]').count() == 1
 
@@ -73,7 +73,7 @@ def test_the_best_ones_one_after_the_other(visit):
     place = me.page.locator(".place")
     place.get_by_text("1 of 5, probability 0.607").wait_for()
     assert me.button("previous").is_disabled()
-    me.vertex("1").click()
+    me.press("1")
     for text in ("2 of 5, probability 0.368", "3 of 5, probability 0.223", "4 of 5", "5 of 5"):
         me.button("next").click()
         assert place.inner_text().startswith(text)
@@ -87,15 +87,14 @@ def test_what_is_drawn_with_the_tree(visit):
     me = visit()
     me.source.fill("walk thrice")
     see(me, "WALK WALK WALK")
-    before = me.answer().locator("svg").inner_text()
-    assert "%" not in before
+    assert me.drawing().all_text_contents() == ["WALK"] * 3
     me.choose("probabilities")
-    me.answer().locator("svg").get_by_text("∧%: probability of a split").wait_for()
+    me.drawing().get_by_text("∧%: probability of a split").wait_for()
     me.choose("confidence")
-    me.answer().locator("svg").get_by_text("posterior probability of the constituent").wait_for()
+    me.drawing().get_by_text("posterior probability of the constituent").wait_for()
     me.choose("fold repetitions")
-    me.answer().locator("svg").get_by_text("×3").wait_for()
-    me.vertex("0").click()
+    me.drawing().get_by_text("×3").wait_for()
+    me.press("0")
     assert me.panel().locator("h3").inner_text() == "“WALK” a word"
 
 
@@ -131,7 +130,7 @@ def test_the_trees_of_a_target(visit):
         "entropy of its trees",
         "0.250 nats",
     ]
-    assert "50%" in me.page.locator(".triangle svg").inner_text()
+    assert "50%" in me.page.locator(".triangle svg text").all_text_contents()
     me.button("next").click()
     assert me.page.locator(".place").inner_text() == "2 of 5, probability 0.25 given the target"
     me.picture("target")
@@ -165,7 +164,7 @@ def test_files(visit):
     me = visit()
     me.source.fill("jump twice and <b>")
     see(me, "JUMP JUMP <B>")
-    me.vertex("0").click()
+    me.press("0")
 
     name, content = me.saved("SVG")
     assert name == "tree.svg"
@@ -175,7 +174,7 @@ def test_files(visit):
         assert what not in content
     alone = me.context.new_page()
     alone.set_content(content)
-    assert alone.locator("svg text").all_inner_texts() == ["JUMP", "JUMP", "<B>"]
+    assert alone.locator("svg text").all_text_contents() == ["JUMP", "JUMP", "<B>"]
 
     name, content = me.saved("LaTeX")
     assert name == "tree.tex"
@@ -204,7 +203,7 @@ def test_two_models_side_by_side(visit):
     me.source.fill("jump twice and walk")
     see(me, "JUMP JUMP WALK", 0)
     see(me, "jump jump walk", 1)
-    left, right = (me.page.locator(".ctree-column").nth(n).bounding_box() for n in (0, 1))
+    left, right = (me.page.locator(".block.ctree-column").nth(n).bounding_box() for n in (0, 1))
     assert left["y"] == right["y"]
     assert left["x"] + left["width"] < right["x"]
     me.button("next", 1).click()  # each for itself
@@ -226,8 +225,8 @@ def test_several_people_do_not_mix(visit):
     mine.choose("probabilities")
     see(mine, "JUMP JUMP JUMP")
     see(yours, "WALK WALK WALK")
-    mine.answer().locator("svg").get_by_text("∧%: probability of a split").wait_for()
-    assert "%" not in yours.answer().locator("svg").inner_text()
+    mine.drawing().get_by_text("∧%: probability of a split").wait_for()
+    assert yours.drawing().all_text_contents() == ["WALK"] * 3
     yours.choose("Samples")
     see(yours, "seed 0, probability 0.368")
     assert words(mine) == "JUMP JUMP JUMP"
@@ -263,7 +262,7 @@ def test_what_is_typed_is_never_code(visit, text):
     me.note().get_by_text("<").first.wait_for()
     me.source.fill("jump and <b>")
     see(me, "JUMP <B>")
-    me.vertex("1").click()
+    me.press("1")
     assert me.panel().locator("h3").inner_text() == "“<B>” a word"
     me.target.fill(text)
     me.note().get_by_text("Unknown in a target").wait_for()
@@ -360,7 +359,7 @@ def test_examples_and_choices_by_keyboard(visit):
     see(me, "seed 1, probability 0.368")
     me.page.get_by_label("probabilities").focus()
     me.page.keyboard.press("Space")
-    me.answer().locator("svg").get_by_text("∧%: probability of a split").wait_for()
+    me.drawing().get_by_text("∧%: probability of a split").wait_for()
 
 
 @pytest.mark.parametrize("server", ["one", "two"])
@@ -370,14 +369,14 @@ def test_on_a_phone(visit, server):
     see(me, "RUN RUN RUN JUMP JUMP JUMP LOOK LOOK LOOK WALK WALK WALK")
     fits = "document.documentElement.scrollWidth <= innerWidth && innerWidth == 390"
     assert me.page.evaluate(fits)
-    me.vertex("1").tap()
+    me.vertex("1").locator(".hit").tap()
     assert me.panel().get_attribute("data-path") == "1"
     if server == "one":
         me.source.fill("jump twice and walk")
         see(me, "JUMP JUMP WALK")
         me.picture("phone")
     else:
-        top, below = (me.page.locator(".ctree-column").nth(n).bounding_box() for n in (0, 1))
+        top, below = (me.page.locator(".block.ctree-column").nth(n).bounding_box() for n in (0, 1))
         assert top["y"] + top["height"] <= below["y"]
     me.target.fill("RUN WALK RUN LOOK RUN WALK")
     me.page.locator(".triangle svg").first.wait_for()
@@ -395,7 +394,7 @@ def test_in_the_dark(visit):
     assert min(colours[0][:3]) > 200
     assert max(colours[1][:3]) < 60
     me.choose("confidence")
-    me.answer().locator("svg").get_by_text("posterior probability of the constituent").wait_for()
+    me.drawing().get_by_text("posterior probability of the constituent").wait_for()
     me.picture("dark")
 
 
@@ -413,12 +412,12 @@ def test_the_model_that_ships(visit, capsys):
     answered = time.perf_counter()
     with capsys.disabled():
         print(f"\n  the page: {opened - began:.2f} s; its first answer: {answered - typed:.2f} s after typing")
-    me.vertex("0").click()
+    me.press("0")
     assert me.panel().locator(".bars").count() == 2
     assert me.panel().locator(".shaded").count() >= 1
     me.picture("answer")
     me.choose("Samples")
-    me.answer().get_by_text("seed 0, probability").wait_for()
+    me.answer().locator(".about").get_by_text("seed 0, probability").wait_for()
     me.page.locator(".examples button").last.click()
     me.choose("Best answers")
     see(me, "✓ just the target")

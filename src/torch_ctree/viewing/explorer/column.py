@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 from torch_ctree.data.disk import finite
 from torch_ctree.trees.vertex import Vertex
@@ -75,7 +76,7 @@ def _with_tree(shown: Shown, tree: Vertex, look: Look) -> list[Html]:
         "div", tag("div", Html(drawing), class_="tree"), tag("p", "Save the tree as ", *buttons, class_="saving")
     )
     known = tag("div", *about, class_="panels", aria_live="polite")
-    hidden = (tag("pre", content, data_file=ending, hidden="") for ending, content in files.items())
+    hidden = (tag("pre", Html(escape(content)), data_file=ending, hidden="") for ending, content in files.items())
     return [tag("div", drawn, known, class_="seen"), *hidden]
 
 

@@ -46,9 +46,9 @@ def page(models: Sequence[Answers], k: int) -> gr.Blocks:
     with gr.Blocks(title="ctree view", analytics_enabled=False) as blocks:
         gr.HTML(_heading(models), apply_default_css=False)
         with gr.Row():
-            source, target = _field("Source", True), _field("Target (optional)")
+            source, target = _field("Source", autofocus=True), _field("Target (optional)", elem_id="ctree-target")
         shelf = gr.HTML(
-            examples(models[:2]), js_on_load=_script("examples"), apply_default_css=False, elem_classes="ctree-examples"
+            examples(models[:2]), js_on_load=_script("fields"), apply_default_css=False, elem_classes="ctree-examples"
         )
         with gr.Row(elem_classes="ctree-choices"):
             show = gr.Radio(SHOWS, value=ANSWERS, label="Show", container=False)
@@ -71,7 +71,7 @@ def page(models: Sequence[Answers], k: int) -> gr.Blocks:
         said = {"outputs": columns, "trigger_mode": "always_last", **AT_ONCE}
         gr.on([source.change, target.change], partial(answered, is_typing=True), fields, **said)
         gr.on([*(field.change for field in fields[2:]), source.submit, target.submit], answered, fields, **said)
-        target.input(_as_target, [target, show], show, trigger_mode="always_last", **AT_ONCE)
+        shelf.aim(_aimed, [target, show], show, trigger_mode="always_last", **AT_ONCE)
         show.change(lambda show: gr.Row(visible=show == SAMPLES), show, samples, **AT_ONCE)
         another.click(lambda seed: int(seed or 0) + 1, seed, seed, **AT_ONCE)
         shelf.pick(_picked, None, [source, target], **AT_ONCE)
@@ -126,9 +126,9 @@ def _heading(models: Sequence[Answers]) -> str:
     return tag("header", tag("h1", "ctree view ", tag("small", names)), tag("p", about), class_="ctree-heading")
 
 
-def _field(label: str, autofocus: bool = False) -> gr.Textbox:
+def _field(label: str, **options: Any) -> gr.Textbox:
     plain = gr.InputHTMLAttributes(autocomplete="off", autocapitalize="off", autocorrect="off", spellcheck=False)
-    return gr.Textbox(label=label, autofocus=autofocus, max_lines=1, min_width=300, html_attributes=plain)
+    return gr.Textbox(label=label, max_lines=1, min_width=300, html_attributes=plain, **options)
 
 
 def _column(names: Sequence[str], n: int) -> tuple[gr.Dropdown | None, gr.HTML]:
@@ -143,7 +143,7 @@ def _script(name: str) -> str:
     return (HERE / f"{name}.js").read_text(encoding="utf-8")
 
 
-def _as_target(target: str | None, show: Show) -> Show:
+def _aimed(target: str | None, show: Show) -> Show:
     """Who types a target wants to see its trees; who clears it does not."""
     if target and target.strip():
         return TREES
