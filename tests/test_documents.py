@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -12,21 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from docs.trees import FOLDER, drawings
+from tests.pages import FENCE, NOT_RUN, RUN, assert_alike, blocks
 from tests.processes import said_by
 from torch_ctree import ModelConfig, Seq2Seq, data
-from torch_ctree.cli import main as ctree
-from torch_ctree.cli import parser
-from torch_ctree.cli.train import translated
 from torch_ctree.data import questions, scan
+from torch_ctree.models.pretrained import SHIPPED
 from torch_ctree.trees import naive, paper
 
 ROOT = Path(__file__).parent.parent
-DOCS = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md"))
-NUMBER = r"-?\d+\.\d+"
-
-
-def blocks(path: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / path).read_text(), flags=re.DOTALL)
+DOCS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("**/*.md") if path.parent.name != "pieces")
+PAGES = ["README.md", "CONTRIBUTING.md", "examples/README.md", "benchmarks/README.md", *DOCS]
+PLAYED = [page for page in PAGES if any(block.language in RUN for block in blocks(page))]
 
 
 @pytest.fixture
@@ -35,35 +31,48 @@ def run(tmp_path_factory) -> Callable[..., str]:
     return partial(said_by, tmp_path_factory.mktemp("said") / "output")
 
 
-def run_afresh(code: str) -> str:
-    """By a Python that has nothing imported yet."""
-    program = [sys.executable, "-W", "error", "-c", code]
-    return subprocess.run(program, check=True, capture_output=True, text=True).stdout
+# --- every block ------------------------------------------------------------------------------------------------------
+
+SAID = {
+    "docs/own-data.md": ["tree depth 4, chosen from the data", "le chat noir voit un loup blanc"],
+    "docs/tutorials/encoder.md": ["self-attention"],
+    "docs/viewing.md": ["report: runs/demo-0/report.html"],
+}
+"""What pages print that they do not show."""
 
 
-def assert_alike(printed: str, shown: str) -> None:
-    """But for the last digits of numbers."""
-    assert re.sub(NUMBER, "#", printed) == re.sub(NUMBER, "#", shown)
-    for mine, theirs in zip(re.findall(NUMBER, printed), re.findall(NUMBER, shown), strict=True):
-        assert float(mine) == pytest.approx(float(theirs), abs=1e-2)
+@pytest.mark.parametrize("page", PLAYED)
+def test_what_a_page_shows_is_what_happens(run, tmp_path, page):
+    said = run("-c", f"from pathlib import Path\nfrom tests.pages import play\nplay({page!r}, Path({str(tmp_path)!r}))")
+    assert [text for text in SAID.get(page, []) if text not in said] == []
 
 
-def test_the_first_example_prints_what_stands_below_it():
-    assert_alike(run_afresh(blocks("README.md", "python")[0]), blocks("README.md", "text")[0])
+def test_every_block_is_of_a_kind_that_is_tested():
+    kinds = {(page, kind) for page in PAGES for _, kind, _ in FENCE.findall((ROOT / page).read_text())}
+    assert {kind for _, kind in kinds} <= {*RUN, "text"}
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        assert text.count("```") == 2 * len(FENCE.findall(text))
+        assert "~~~" not in text
 
 
-@pytest.mark.parametrize(
-    ("path", "n"), [("docs/index.md", 0), *(("docs/data.md", n) for n in range(3)), ("docs/models.md", 0)]
-)
-def test_an_example_prints_what_stands_below_it(run, path, n):
-    assert_alike(run("-c", blocks(path, "python")[n]), blocks(path, "text")[n])
+def test_every_exception_is_needed():
+    lines = [
+        line for page in PAGES for block in blocks(page) if block.language == "sh" for line in block.text.splitlines()
+    ]
+    said = [line.partition("  #")[0].strip() for line in lines]
+    assert [pattern for pattern in NOT_RUN if not any(re.match(pattern, line) for line in said)] == []
 
 
-def test_the_algorithm_pages_code_runs(run):
-    code = blocks("docs/algorithm.md", "python")
-    assert len(code) >= 2
-    assert all("assert" in block for block in code)
-    run("-c", "\n".join(code))
+def test_the_first_python_of_the_readme_needs_nothing_before_it():
+    block = next(block for block in blocks("README.md") if block.language == "python")
+    program = [sys.executable, "-W", "error", "-c", block.text]
+    printed = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    assert block.shown is not None
+    assert_alike(printed, block.shown)
+
+
+# --- numbers, and files that are named --------------------------------------------------------------------------------
 
 
 def test_the_algorithm_pages_numbers():
@@ -80,12 +89,6 @@ def test_the_algorithm_pages_numbers():
         assert f"| {depth} | {V:,} | {pairs:,} | {V * V:,} | {2**depth + 1:,} |" in text
 
 
-def test_the_nine_sentences_run(run):
-    printed = run(str(ROOT / "examples" / "nine_sentences.py"))
-    assert "log p('the dog chased the old cat')" in printed
-    assert "(· (· the dog)" in printed
-
-
 def test_the_demo_runs_in_small(run, tmp_path, monkeypatch):
     """Too small to learn much, on a hundredth of SCAN; make demo itself takes minutes."""
     few = scan.everything()[::97]
@@ -99,40 +102,71 @@ def test_the_demo_runs_in_small(run, tmp_path, monkeypatch):
     assert (tmp_path / "runs" / "demo-0" / "model.safetensors").exists()
 
 
-def test_an_encoder_of_ones_own(run):
-    run("-c", blocks("docs/models.md", "python")[-1])
+def example(name: str, **less: int) -> str:
+    """A program that runs an example in small."""
+    return f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom examples.{name} import main\nmain(**{less!r})"
 
 
-def test_the_grammar_says_what_it_never_saw(run):
-    assert run("-c", blocks("docs/models.md", "python")[1]) == blocks("docs/models.md", "text")[-1]
+def test_the_nine_sentences_run(run):
+    printed = run(str(ROOT / "examples" / "nine_sentences.py"))
+    assert "log p('the dog chased the old cat')" in printed
+    assert "(· (· the dog)" in printed
 
 
-def test_your_own_data_from_pairs_to_answers(run, tmp_path, monkeypatch, capsys):
-    page = "docs/own-data.md"
-    make, python = blocks(page, "python")
-    monkeypatch.chdir(tmp_path)
-    run("-c", make)
-    (tmp_path / "small.yaml").write_text(blocks(page, "yaml")[0])
-    commands = [line for block in blocks(page, "sh") for line in block.splitlines()]
-    assert [command.split()[1] for command in commands] == ["data", "train", "evaluate", "decode", "parse"]
-    for command in commands:
-        ctree(shlex.split(command)[1:])
-    printed = capsys.readouterr().out
-    assert "tree depth 4, chosen from the data" in printed
-    assert "le chat noir voit un loup blanc" in printed
-    run("-c", python)
+def test_the_toy_grammar_is_found(run):
+    """By one of two seeds, in fewer steps."""
+    printed = run("-c", example("toy_grammar", seeds=3, steps=100))
+    shares = dict(re.findall(r"^(\w+(?: \d)?) +tree F1 (\S+)", printed, re.MULTILINE))
+    simple = [float(shares[name]) for name in ("right_branching", "left_branching", "balanced")]
+    assert max(float(shares[f"LatentTree {seed}"]) for seed in range(3)) > max(simple) + 0.2
 
 
-def test_commands_that_documents_show_are_there():
-    """Each with the flags it has."""
-    for path in ("README.md", "docs/quickstart.md", "docs/reproducing.md"):
-        for line in "\n".join(blocks(path, "sh")).splitlines():
-            words = shlex.split(line, comments=True)
-            if words[:1] == ["ctree"]:
-                parser().parse_args(translated(words[1:]))
+def test_the_language_model_learns(run):
+    printed = run("-c", example("language_model", steps=40))
+    found = {name: float(share) for name, share in re.findall(r"^(.+?) +perplexity (\S+)$", printed, re.MULTILINE)}
+    assert found["latent tree"] < found["2-gram"] < found["1-gram"]
+    assert printed.count("\n  (·") == 6
 
 
-@pytest.mark.parametrize("path", ["README.md", "CONTRIBUTING.md", "benchmarks/README.md", *map(str, DOCS)])
+def test_the_plain_loop_learns_with_either_loss(run):
+    printed = run("-c", example("plain_loop", epochs=2))
+    assert (
+        len(re.findall(r"^(?:cross-entropy|latent trees) +\d+\.\d% of the answers right$", printed, re.MULTILINE)) == 2
+    )
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_every_example_is_listed(path):
+    assert f"`python examples/{path.name}`" in (ROOT / "examples" / "README.md").read_text()
+
+
+def test_the_trees_are_what_the_model_says():
+    """``make docs`` draws them anew."""
+    found = drawings(Seq2Seq.from_pretrained("example"))
+    there = {path.stem: path.read_text() for path in FOLDER.glob("*.svg")}
+    assert there.keys() == found.keys()
+    for name in ("tree", "tree-folded"):
+        assert "NAN" not in found[name].upper()
+        assert re.sub(r"\d+%", "#", there[name]) == re.sub(r"\d+%", "#", found[name].strip() + "\n")
+
+
+def test_what_is_said_of_the_model_that_ships():
+    test = json.loads((SHIPPED / "evaluation.json").read_text())["test"]
+    readme, quickstart = (" ".join((ROOT / page).read_text().split()) for page in ("README.md", "docs/quickstart.md"))
+    right, f1 = (
+        f"{test['exact_match']:.2%}".replace("%", " %"),
+        f"{test['tree_f1']['sentence_f1']:.1%}".replace("%", " %"),
+    )
+    assert f"it has {right} right, and its trees agree with the true ones in {f1} " in readme
+    assert f"balanced trees {test['baselines']['balanced']:.1%})".replace("%)", " %)") in readme
+    count = Seq2Seq.from_pretrained("example").parameter_count
+    size = (SHIPPED / "model.safetensors").stat().st_size
+    assert (
+        f"It has {count:,} parameters in {size / 1e6:.2f} MB, and {right} of the {test['pairs']:,} pairs" in quickstart
+    )
+
+
+@pytest.mark.parametrize("path", PAGES)
 def test_files_that_documents_name_are_there(path):
     text = (ROOT / path).read_text()
     named = re.findall(r"benchmarks/(?:results/)?[\w-]+\.(?:md|json|py)", text)

@@ -1,0 +1,135 @@
+"""Pages as they are read: all their blocks of code, one after the other, in one process and one folder.
+
+Of what a page shows nothing is left out in silence. A command that takes minutes or hours has less to do, or is read by
+the parser only, for a reason that stands here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
+
+import pytest
+
+from torch_ctree import data
+from torch_ctree.cli import main, parser
+from torch_ctree.cli.train import translated
+from torch_ctree.data import scan
+
+ROOT = Path(__file__).parents[1]
+FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+RUN = ("python", "sh", "yaml")
+"""Languages of blocks that do something. ``text`` is what they print, or a formula."""
+NUMBER = r"-?\d+\.\d+"
+SMALL = ("--model.width", "4", "--optimisation.max_epochs", "1")
+"""What runs of presets get, besides a small SCAN."""
+NOT_RUN = {
+    r"ctree (reproduce|bench)\b": "hours; tests/cli/test_reproduce.py and test_bench.py run them in small",
+    r"ctree report$": "reads the results of all tables; tests/cli/test_reproduce.py",
+    r"ctree view\b": "serves a page until it is stopped; tests/browser",
+    r"ctree train .*--seeds": "processes side by side; tests/cli/test_train.py and tests/training/test_together.py",
+    r"ctree train .*--trainer\.devices": "two GPUs",
+    r"ctree train scan-length --config": "the reader's own file",
+    r"python (benchmarks|examples)/\w+\.py": "test_documents.py runs examples; ship.py writes into the package",
+}
+"""Commands that are only read, each with a reason."""
+
+
+class Block(NamedTuple):
+    """What stands between fences."""
+
+    language: str
+    text: str
+    shown: str | None
+    """The block of text just below it: what it prints."""
+    named: str | None
+    """The last file with such an ending that is named above it."""
+
+
+def blocks(page: str) -> list[Block]:
+    """All of a page."""
+    text = (ROOT / page).read_text()
+    found = list(FENCE.finditer(text))
+    result = []
+    for here, after in zip(found, [*found, None][1:], strict=True):
+        is_below = after is not None and after[2] == "text" and not text[here.end() : after.start()].strip()
+        named = re.findall(rf"`([\w.-]+\.{here[2]})`", text[: here.start()])
+        result.append(Block(here[2], here[3], after[3] if after and is_below else None, named[-1] if named else None))
+    return result
+
+
+def play(page: str, folder: Path) -> None:
+    """Do all that a page shows. What it prints must be what stands below it."""
+    os.chdir(folder)
+    os.environ["COLUMNS"] = "100"
+    for name in ("pairs.tsv", "commands.txt"):
+        write_for(name)
+    namespace = {"__name__": "__main__"}
+    for block in blocks(page):
+        said = StringIO()
+        if block.language == "python":
+            with redirect_stdout(said):
+                exec(compile(block.text, page, "exec"), namespace)
+        elif block.language == "sh":
+            with redirect_stdout(said), patch.object(scan, "everything", few):
+                for line in block.text.splitlines():
+                    shell(line)
+        elif block.language == "yaml":
+            assert block.named, f"{page}: a file without a name"
+            Path(block.named).write_text(block.text)
+        if block.shown is not None:
+            assert_alike(said.getvalue(), block.shown)
+        print(said.getvalue())
+
+
+everything = scan.everything
+
+
+def few() -> data.Pairs:
+    """A little of SCAN: short commands, and some of LENGTH's test set."""
+    lengths = [len(target.split()) for target in everything().targets()]
+    short, long = ([n for n, length in enumerate(lengths) if test(length)] for test in ((6).__ge__, (24).__eq__))
+    return everything().take(short[::12] + long[:3])
+
+
+def write_for(name: str) -> None:
+    """The reader's own files."""
+    sources = ("jump twice", "walk left", "look and run twice")
+    lines = [f"{verb}{n}\t{verb}{n}" for verb in "abcd" for n in range(8)] if name.endswith(".tsv") else sources
+    Path(name).write_text("\n".join(lines) + "\n")
+
+
+def shell(line: str) -> None:
+    """One line."""
+    words = shlex.split(line, comments=True)
+    command = " ".join(words)
+    if not words:
+        return
+    if words[0] == "ctree":
+        parser().parse_args(translated(words[1:]))
+    if any(re.match(pattern, command) for pattern in NOT_RUN):
+        return
+    if words[0] == "ctree":
+        is_new = words[1] == "train" and "--config" not in words and "--resume" not in words
+        main([*words[1:], *(SMALL if is_new else ())])
+    elif words[0] == "make":
+        assert all(re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for target in words[1:])
+    elif words[:2] == ["pip", "install"]:
+        (extras,) = re.findall(r"\[([\w,]+)\]", words[-1])
+        there = (ROOT / "pyproject.toml").read_text()
+        assert all(re.search(rf"^{extra} = \[", there, re.MULTILINE) for extra in extras.split(","))
+    else:
+        raise AssertionError(f"what becomes of {command!r} is not known")
+
+
+def assert_alike(printed: str, shown: str) -> None:
+    """But for the last digits of numbers."""
+    assert re.sub(NUMBER, "#", printed) == re.sub(NUMBER, "#", shown)
+    for mine, theirs in zip(re.findall(NUMBER, printed), re.findall(NUMBER, shown), strict=True):
+        assert float(mine) == pytest.approx(float(theirs), abs=1e-2)
