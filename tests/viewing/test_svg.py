@@ -116,6 +116,12 @@ def test_side_by_side_in_rows():
     assert float(root.attrib["width"]) <= 1000
 
 
+def test_what_numbers_mean_is_said_once():
+    text = k_best([(known(balanced(["a", "b"])), 0.5)] * 3, FULL)
+    assert text.count("probability of a split<") == 1
+    assert len(groups(text)) == 3  # the paths are the same in each
+
+
 def test_side_by_side_with_nothing():
     with pytest.raises(DataError, match="trees: got none"):
         k_best([])

@@ -5,6 +5,7 @@ A tree grows along one axis, downwards or sideways, and its words follow one ano
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -137,8 +138,12 @@ class Node:
 
 def layout(tree: Vertex | Tree | str, look: Look = PLAIN) -> Layout:
     """Place everything that a drawing shows."""
-    shown = look.shown(tree)
-    nodes = [_node(spot, look) for spot in preorder(shown)]
+    return noted(placed(tree, look), look.notes(look.shown(tree)))
+
+
+def placed(tree: Vertex | Tree | str, look: Look = PLAIN) -> Layout:
+    """Place a tree, without what its numbers and colours mean."""
+    nodes = [_node(spot, look) for spot in preorder(look.shown(tree))]
     is_sideways = look.sideways
     if is_sideways is None:
         _spread(nodes, is_sideways=False)
@@ -147,8 +152,7 @@ def layout(tree: Vertex | Tree | str, look: Look = PLAIN) -> Layout:
     step = _step(nodes, is_sideways)
     for node in nodes:
         node.along = (nodes[0].above - node.above) * step
-    drawn = _placed(nodes, is_sideways)
-    return _with_notes(drawn, look.notes(shown), is_sideways)
+    return _drawn(nodes, is_sideways)
 
 
 def near(corner: Point, end: Point) -> Point:
@@ -212,7 +216,7 @@ def _step(nodes: list[Node], is_sideways: bool) -> float:
     return max(least, min(most, DEEPEST / max(nodes[0].above, 1)))
 
 
-def _placed(nodes: list[Node], is_sideways: bool) -> Layout:
+def _drawn(nodes: list[Node], is_sideways: bool) -> Layout:
     """In a drawing of its own size, before there are notes."""
     across: list[float] = []
     for node in nodes:
@@ -304,7 +308,7 @@ def _moved(place: Place, x: float, y: float) -> Place:
     )
 
 
-def _with_notes(drawn: Layout, notes: list[str], is_sideways: bool) -> Layout:
+def noted(drawn: Layout, notes: Sequence[str]) -> Layout:
     """With what its numbers and colours mean below it."""
     if not notes:
         return drawn

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from torch_ctree.data import DataError
 from torch_ctree.data.errors import count
 from torch_ctree.trees.vertex import Vertex
-from torch_ctree.viewing.layout import LABEL, MARGIN, NOTE_LINE, Layout, Text, layout
+from torch_ctree.viewing.layout import LABEL, MARGIN, NOTE_LINE, Layout, Text, noted, placed
 from torch_ctree.viewing.look import PLAIN, Look
-from torch_ctree.viewing.svg import group, line, picture
+from torch_ctree.viewing.svg import group, line, notes, picture
 from torch_ctree.viewing.text import ems, percent
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def k_best(trees: Sequence[tuple[Vertex | Tree | str, float]], look: Look = PLAI
     """
     if not trees:
         raise DataError("trees: got none; expected one or more, each with its probability")
-    drawn = [layout(tree, look) for tree, _ in trees]
+    drawn = [placed(tree, look) for tree, _ in trees]
     heads = [f"tree {n}: {percent(share)}" for n, (_, share) in enumerate(trees, 1)]
     x = y = height = width = 0.0
     groups = []
@@ -38,7 +38,10 @@ def k_best(trees: Sequence[tuple[Vertex | Tree | str, float]], look: Look = PLAI
             x, y, height = 0.0, y + height, 0.0
         groups.append(_moved(one, head, n, x, y))
         x, height, width = x + room, max(height, one.height + HEAD), max(width, x + room)
-    return picture(width, y + height, f"{count(len(trees), 'tree')} with their probabilities", "".join(groups))
+    said = dict.fromkeys(note for tree, _ in trees for note in look.notes(look.shown(tree)))
+    whole = noted(Layout(width, y + height, False, (), (), ()), list(said))
+    title = f"{count(len(trees), 'tree')} with their probabilities"
+    return picture(whole.width, whole.height, title, "".join(groups) + notes(whole))
 
 
 def _moved(drawn: Layout, head: str, n: int, x: float, y: float) -> str:

@@ -41,7 +41,9 @@ def svg(tree: Vertex | Tree | str, look: Look = PLAIN, *, title: str = "", chose
     """
     drawn = layout(tree, look)
     words = (visible(place.vertex.word or "") for place in drawn.places if not place.vertex.children)
-    return picture(drawn.width, drawn.height, title or f"Tree of: {' '.join(words)}", group(drawn, chosen))
+    return picture(
+        drawn.width, drawn.height, title or f"Tree of: {' '.join(words)}", group(drawn, chosen) + notes(drawn)
+    )
 
 
 def picture(width: float, height: float, title: str, content: str) -> str:
@@ -55,11 +57,17 @@ def picture(width: float, height: float, title: str, content: str) -> str:
 
 
 def group(drawn: Layout, chosen: str | None = None) -> str:
-    """What a drawing consists of."""
-    parts = [_vertex(*pair, chosen) for pair in zip(drawn.places, _said(drawn), strict=True)]
-    for box, share in drawn.swatches:
-        parts.append(f'<rect {_box(box)} fill="{colour(share)}" stroke="currentColor" stroke-width=".5"/>')
-    return "".join([*parts, *map(line, drawn.notes)])
+    """The vertices of a drawing."""
+    return "".join(_vertex(*pair, chosen) for pair in zip(drawn.places, _said(drawn), strict=True))
+
+
+def notes(drawn: Layout) -> str:
+    """What its numbers and colours mean."""
+    scale = (
+        f'<rect {_box(box)} fill="{colour(share)}" stroke="currentColor" stroke-width=".5"/>'
+        for box, share in drawn.swatches
+    )
+    return "".join([*scale, *map(line, drawn.notes)])
 
 
 def line(text: Text, fill: str = "") -> str:
