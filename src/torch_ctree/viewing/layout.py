@@ -224,7 +224,7 @@ def _drawn(nodes: list[Node], is_sideways: bool) -> Layout:
     root = nodes[0]
     is_inner = bool(root.spot.vertex.children)
     edge = max(root.half.x, ems(root.number) * NUMBER - 2) if is_sideways and is_inner else 0.0
-    head = 12.0 * bool(root.number and is_inner and not is_sideways)
+    head = 15.0 * bool(root.number and is_inner and not is_sideways)
     column = max((2 * node.half.x for node in nodes if not node.spot.vertex.children), default=0.0)
     places = []
     for node, here in zip(nodes, across, strict=True):
