@@ -3,12 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed-
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test test-browser screenshots lint bench docs clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    train a small model on SCAN, test it, show three trees: some minutes"
 	@echo "make test    the tests"
+	@echo "make test-browser   those of ctree view, in a real Chromium, which Debian's root gets installed"
+	@echo "make screenshots    the same, with pictures for the docs"
 	@echo "make lint    ruff, pyright, import-linter"
 	@echo "make bench   time every backend and the reading of data, write benchmarks/results/"
 	@echo "make docs    draw the figures, build the documentation into site/"
@@ -29,6 +31,13 @@ demo: $(STAMP)dev
 # A process on each core, of one thread each; the one that is done first takes tests of the other.
 test: $(STAMP)dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+
+# In one process: the pages are served once for all tests.
+test-browser: $(STAMP)dev
+	CTREE_BROWSER="$$(./find-chromium)" $(BIN)/python -m pytest tests/browser
+
+screenshots: $(STAMP)dev
+	CTREE_SCREENSHOTS=docs/figures CTREE_BROWSER="$$(./find-chromium)" $(BIN)/python -m pytest tests/browser
 
 lint: $(STAMP)dev $(STAMP)docs
 	$(BIN)/ruff check .

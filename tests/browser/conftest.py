@@ -46,8 +46,9 @@ class Server:
         return self._address
 
     def stop(self) -> int:
-        self.process.send_signal(signal.SIGINT)
-        return self.process.wait(timeout=20)
+        with self.process:
+            self.process.send_signal(signal.SIGINT)
+            return self.process.wait(timeout=20)
 
 
 @pytest.fixture(scope="session")

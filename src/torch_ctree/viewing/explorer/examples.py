@@ -27,7 +27,9 @@ def kinds(predictions: Mapping[str, Sequence[Prediction]]) -> list[tuple[str, li
     predictions: by the name of a model, at least one
     """
     tables = [{(one.source, one.target): one for one in some} for some in predictions.values()]
-    found: dict[tuple[bool, ...], list[Prediction]] = {(right,) * len(tables): [] for right in (True, False)}
+    found: dict[tuple[bool, ...], list[Prediction]] = {}
+    if len(tables) == 1:
+        found = {(True,): [], (False,): []}  # that there are none says something too
     for pair, one in tables[0].items():
         if all(pair in table for table in tables):
             found.setdefault(tuple(is_right(table[pair]) for table in tables), []).append(one)

@@ -62,7 +62,7 @@ def _listed(strange: Sequence[str], words: Vocabulary) -> str:
 
 
 def _with_nearest(word: str, words: Vocabulary) -> str:
-    near = get_close_matches(word, words, n=2) if len(word) <= LONG else []
+    near = get_close_matches(word, words, n=2, cutoff=0.7) if len(word) <= LONG else []
     hint = f" ({' or '.join(near)}?)" if near else ""
     return f"{shown(word, LONG)}{hint}"
 
