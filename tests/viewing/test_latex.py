@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from torch_ctree.trees.vertex import Vertex
 from torch_ctree.viewing import Look, forest
@@ -55,6 +55,7 @@ def braces(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("look", [Look(), FULL])
+@settings(max_examples=15)
 @given(tree=trees)
 def test_all_that_is_opened_is_closed(look, tree):
     text = forest(tree, look, standalone=True)

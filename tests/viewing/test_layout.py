@@ -2,7 +2,7 @@ import math
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from torch_ctree.trees.vertex import Vertex
 from torch_ctree.viewing import Look
@@ -21,6 +21,7 @@ def words_of(drawn: Layout) -> list:
 
 
 @pytest.mark.parametrize("look", LOOKS)
+@settings(max_examples=15)
 @given(tree=trees)
 def test_every_vertex_once_and_every_word_in_order(look, tree):
     drawn = layout(tree, look)
@@ -30,6 +31,7 @@ def test_every_vertex_once_and_every_word_in_order(look, tree):
 
 
 @pytest.mark.parametrize("look", LOOKS)
+@settings(max_examples=15)
 @given(tree=trees)
 def test_no_words_overlap_and_all_is_inside(look, tree):
     drawn = layout(tree, look)
@@ -52,6 +54,7 @@ def test_no_words_overlap_and_all_is_inside(look, tree):
 
 
 @pytest.mark.parametrize("look", LOOKS)
+@settings(max_examples=15)
 @given(tree=trees)
 def test_branches_are_straight_and_go_away_from_the_root(look, tree):
     for place in layout(tree, look).places:

@@ -2,7 +2,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from torch_ctree.data import DataError
 from torch_ctree.trees.vertex import Vertex
@@ -25,6 +25,7 @@ def said(group: ElementTree.Element) -> list[str]:
 
 
 @pytest.mark.parametrize("look", [Look(), FULL, Look(sideways=True)])
+@settings(max_examples=15)
 @given(tree=trees)
 def test_one_group_a_vertex_and_every_word_as_it_is(look, tree):
     drawn = groups(svg(tree, look))

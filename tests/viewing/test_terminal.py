@@ -2,7 +2,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk import Tree
 
@@ -149,6 +149,7 @@ def test_levels_that_are_left_out():
 
 
 @pytest.mark.parametrize("look", [Look(), FULL])
+@settings(max_examples=15)
 @given(tree=trees)
 def test_every_word_in_order(look, tree):
     wanted = [visible(word) for word in tree.leaves]
