@@ -86,3 +86,12 @@ def test_hostile_words():
     made = Page(example(text, text, f"{text} y", "(· <script> &)", f"(· {'w' * 500} שלום)", -math.inf))
     assert "<script>alert(1)</script>" in made.said
     assert "\u202e" not in made.said
+
+
+def test_trees_that_are_too_deep_to_draw():
+    tree = "A"
+    for n in range(2000):
+        tree = f"(· {tree} B{n})"
+    made = Page(example("s", "A", "B", tree))
+    assert made.count("svg") == 0
+    assert "B1999" in made.said

@@ -121,8 +121,8 @@ def _tree(brackets: str, caption: str) -> Html:
 
     try:
         tree = Tree.fromstring(brackets)
-    except ValueError:
+        is_large = len(tree.leaves()) > LARGE
+        said = f"{caption}, repeated parts once" if is_large else caption
+        return figure(drawing(tree, Look(fold=is_large), caption), said, "tree", said)
+    except (ValueError, RecursionError):  # of what is no tree, or is hundreds of words deep
         return figure(tag("code", brackets), caption, "tree", caption)
-    is_large = len(tree.leaves()) > LARGE
-    said = f"{caption}, repeated parts once" if is_large else caption
-    return figure(drawing(tree, Look(fold=is_large), caption), said, "tree", said)
