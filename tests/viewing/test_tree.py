@@ -3,9 +3,9 @@ from hypothesis import given
 from nltk import Tree
 
 from torch_ctree.data import DataError
-from torch_ctree.trees.vertex import Vertex
+from torch_ctree.trees.vertex import Vertex, from_below
 from torch_ctree.viewing import as_vertex, at
-from torch_ctree.viewing.tree import from_below, preorder
+from torch_ctree.viewing.tree import preorder
 
 from .trees import DEEP, chain, trees
 

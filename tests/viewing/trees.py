@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from torch_ctree.trees.vertex import Vertex
-from torch_ctree.viewing.tree import from_below
+from torch_ctree.trees.vertex import Vertex, from_below
 
 NASTY = [
     "",

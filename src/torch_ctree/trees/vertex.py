@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from nltk import Tree
+
+Made = TypeVar("Made")
 
 LABEL = "·"
 
@@ -51,18 +53,22 @@ class Vertex:
         >>> Vertex.of(Tree.fromstring("(S (NP the dog) barks)")).leaves
         ('the', 'dog', 'barks')
         """
-        if isinstance(tree, str):
-            return cls(tree)
-        return cls(children=tuple(map(cls.of, tree)), label=tree.label())
+
+        def made(part: Any, children: list[Vertex]) -> Vertex:
+            if hasattr(part, "label"):
+                return cls(children=tuple(children), label=str(part.label()))
+            return cls(str(part))
+
+        return from_below(tree, made)
 
     def to_nltk(self) -> Tree:
         """As an ``nltk.Tree``; a word alone becomes a tree with one leaf."""
         import nltk  # noqa: PLC0415  (trees stay usable with torch and numpy alone)
 
-        def build(vertex: Vertex) -> nltk.Tree | str:
-            return nltk.Tree(vertex.label, map(build, vertex.children)) if vertex.children else vertex.word or ""
+        def made(part: Vertex, children: list[nltk.Tree | str]) -> nltk.Tree | str:
+            return nltk.Tree(part.label, children) if children else part.word or ""
 
-        found = build(self)
+        found = from_below(self, made)
         return found if isinstance(found, nltk.Tree) else nltk.Tree(LABEL, [found])
 
     def walk(self) -> Iterator[Vertex]:
@@ -77,3 +83,29 @@ class Vertex:
     def leaves(self) -> tuple[str, ...]:
         """Its words."""
         return tuple(vertex.word or "" for vertex in self.walk() if not vertex.children)
+
+
+def from_below(tree: Any, make: Callable[[Any, list[Made]], Made]) -> Made:
+    """What is made of each vertex and of what was made of its children, at the root.
+
+    It does not recurse: a tree may be as deep as it has words.
+
+    tree: of ``Vertex``, or of ``nltk.Tree`` with words of any type
+    """
+    ahead, made = [(tree, False)], []
+    while ahead:
+        part, is_ready = ahead.pop()
+        children = list(_children(part))
+        if is_ready or not children:
+            first = len(made) - len(children)
+            made[first:] = [make(part, made[first:])]
+        else:
+            ahead.append((part, True))
+            ahead += [(child, False) for child in reversed(children)]
+    return made[0]
+
+
+def _children(part: Any) -> Iterable[Any]:
+    if isinstance(part, Vertex):
+        return part.children
+    return part if hasattr(part, "label") else ()

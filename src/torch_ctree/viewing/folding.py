@@ -6,8 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from torch_ctree.trees.vertex import Vertex
-from torch_ctree.viewing.tree import from_below
+from torch_ctree.trees.vertex import Vertex, from_below
 
 if TYPE_CHECKING:
     from nltk import Tree

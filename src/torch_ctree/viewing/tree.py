@@ -1,10 +1,9 @@
-"""Trees of any kind and any depth, taken apart and put together without recursion."""
+"""Trees of any kind, and where their vertices are; nothing recurses, as a tree may be as deep as it has words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from torch_ctree.data import DataError
 from torch_ctree.data.errors import shown
@@ -12,8 +11,6 @@ from torch_ctree.trees.vertex import Vertex
 
 if TYPE_CHECKING:
     from nltk import Tree
-
-Made = TypeVar("Made")
 
 
 @dataclass
@@ -30,7 +27,7 @@ class Spot:
 
 def as_vertex(tree: Vertex | Tree | str) -> Vertex:
     """A tree of any kind as what drawings take."""
-    return tree if isinstance(tree, Vertex) else from_below(tree, _vertex)
+    return tree if isinstance(tree, Vertex) else Vertex.of(tree)
 
 
 def preorder(tree: Vertex) -> list[Spot]:
@@ -56,33 +53,3 @@ def at(tree: Vertex, path: str) -> Vertex:
             raise DataError(f"path: got {shown(path)}; expected numbers of children joined with dots, such as '0.1'")
         vertex = vertex.children[int(step)]
     return vertex
-
-
-def from_below(tree: Any, make: Callable[[Any, list[Made]], Made]) -> Made:
-    """What is made of each vertex and of what was made of its children, at the root.
-
-    tree: of ``Vertex``, or of ``nltk.Tree`` with words of any type
-    """
-    ahead, made = [(tree, False)], []
-    while ahead:
-        part, is_ready = ahead.pop()
-        children = list(_children(part))
-        if is_ready or not children:
-            first = len(made) - len(children)
-            made[first:] = [make(part, made[first:])]
-        else:
-            ahead.append((part, True))
-            ahead += [(child, False) for child in reversed(children)]
-    return made[0]
-
-
-def _children(part: Any) -> Iterable[Any]:
-    if isinstance(part, Vertex):
-        return part.children
-    return part if hasattr(part, "label") else ()
-
-
-def _vertex(part: Any, children: list[Vertex]) -> Vertex:
-    if hasattr(part, "label"):
-        return Vertex(children=tuple(children), label=str(part.label()))
-    return Vertex(str(part))
