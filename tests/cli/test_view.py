@@ -1,0 +1,127 @@
+"""``ctree view``, up to the browser; what is in the browser, tests/browser has."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from torch_ctree.cli import view
+from torch_ctree.data import DataError
+from torch_ctree.evaluation import Prediction, write_predictions
+from torch_ctree.models import ModelError, Seq2Seq
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """What would be served, instead of doing it."""
+    seen = []
+    page = ModuleType("page")
+    page.__dict__["serve"] = lambda *given: seen.append(given)
+    monkeypatch.setitem(sys.modules, "torch_ctree.viewing.explorer.page", page)
+    return seen
+
+
+def test_a_run_as_the_page_asks_it(own):
+    model = Seq2Seq.from_pretrained(own)
+    run = view.Run(str(own), "own", model)
+    assert (run.source, run.target) == (model.source, model.target)
+    best = run.answers("jump twice", 3)
+    assert [answer.text for answer in best] == [answer.text for answer in model.answer("jump twice", 3)]
+    assert run.sample("jump twice", 3) == run.sample("jump twice", 3)
+    assert len({run.sample("jump twice", seed).tree for seed in range(5)}) > 1
+    parsed = run.parse("jump twice", "JUMP JUMP", 2)
+    assert parsed.trees[0][0].leaves == ("JUMP", "JUMP")
+
+
+def test_examples_are_what_evaluate_wrote(own, tmp_path):
+    folder = Path(shutil.copytree(own, tmp_path / "run"))
+    model = Seq2Seq.from_pretrained(folder)
+    assert view.Run(str(folder), "run", model).examples() == []
+    rows = [Prediction("test", 0, "jump", "JUMP", "JUMP", -1.0)]
+    write_predictions(folder / "predictions.jsonl", rows)
+    assert view.Run(str(folder), "run", model).examples() == rows
+    (folder / "predictions.jsonl").write_text("{}\n")
+    with pytest.raises(DataError, match="line 1"):
+        view.Run(str(folder), "run", model).examples()
+
+
+def test_what_is_served(served, ctree, own, sequence):
+    assert ctree("view", own, "--port", "8001", "--topk", "2") == ""
+    ((models, k, host, port, _),) = served
+    assert ([model.name for model in models], k, host, port) == ([own.name], 2, "127.0.0.1", 8001)
+    ctree("view", own, sequence, "--host", "0.0.0.0")
+    models, k, host, port, _ = served[1]
+    assert ([model.name for model in models], k, host, port) == ([own.name, sequence.name], 5, "0.0.0.0", None)
+
+
+def test_without_a_run_it_is_the_model_that_ships(served, ctree):
+    ctree("view")
+    assert [model.name for model in served[0][0]] == ["example"]
+
+
+def test_models_have_names_of_their_own(served, ctree, own, tmp_path):
+    other = Path(shutil.copytree(own, tmp_path / own.name))
+    ctree("view", own, other, own)
+    assert [model.name for model in served[0][0]] == [str(own), str(other)]
+
+
+def test_the_address_is_said(served, ctree, own, capsys):
+    ctree("view", own)
+    served[0][-1]("http://127.0.0.1:7860/")
+    assert capsys.readouterr().out == "open http://127.0.0.1:7860/ in a browser; Ctrl-C ends it\n"
+
+
+def test_a_sequence_decoder_has_answers_alone(sequence):
+    run = view.Run(str(sequence), "gru", Seq2Seq.from_pretrained(sequence))
+    assert run.answers("jump", 1)[0].tree is None
+    for ask in (lambda: run.sample("jump", 0), lambda: run.parse("jump", "JUMP", 1)):
+        with pytest.raises(ModelError, match="'gru' has no trees"):
+            ask()
+
+
+def test_what_is_refused(served, refused, own):
+    assert "no such run" in refused("view", own / "no")
+    assert "topk: got 0; expected 1 to 50" in refused("view", own, "--topk", "0")
+    assert "device: got 'nowhere'" in refused("view", own, "--device", "nowhere")
+    assert served == []
+
+
+def test_gradio_is_not_there(monkeypatch, refused, own):
+    monkeypatch.delitem(sys.modules, "torch_ctree.viewing.explorer.page", raising=False)
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    assert refused("view", own) == "ctree: view needs gradio: pip install 'torch-ctree[view]'\n"
+
+
+def test_where_nothing_can_be_served(monkeypatch, refused, own):
+    def serve(*_):
+        raise OSError("taken")
+
+    page = ModuleType("page")
+    page.__dict__["serve"] = serve
+    monkeypatch.setitem(sys.modules, "torch_ctree.viewing.explorer.page", page)
+    assert "127.0.0.1, port 80: nothing can be served there (taken)" in refused("view", own, "--port", "80")
+
+
+def test_it_serves_a_page_until_ctrl_c(own):
+    """In a process of its own: Gradio leaves open what Python then warns of."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "torch_ctree", "view", str(own), "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == f"open http://127.0.0.1:{port}/ in a browser; Ctrl-C ends it\n"
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
+            content = answer.read().decode()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+        assert "ctree view" in content
+        assert "googleapis" not in content
+        assert process.stderr.read() == ""
