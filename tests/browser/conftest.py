@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,38 +30,46 @@ if not BROWSER:
 
 
 class Server:
-    """A program that says at which address it serves a page."""
+    """A program that says when it serves pages on some ports."""
 
     def __init__(self, *command: str) -> None:
         env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True, env=env, cwd=ROOT
-        )
+        arguments = [sys.executable, "-m", *command]
+        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=env, cwd=ROOT)
+        self.said = ""
 
-    @property
-    def address(self) -> str:
-        if not hasattr(self, "_address"):
-            assert self.process.stdout is not None
-            found = (re.search(r"http://\S+", line) for line in self.process.stdout)
-            self._address = next(match[0] for match in found if match)
-        return self._address
+    def wait_for(self, address: str) -> str:
+        assert self.process.stdout is not None
+        while address not in self.said:
+            line = self.process.stdout.readline()
+            assert line, "it ended"
+            self.said += line
+        return address
 
     def stop(self) -> int:
         with self.process:
             self.process.send_signal(signal.SIGINT)
-            return self.process.wait(timeout=20)
+            return self.process.wait(timeout=30)
+
+
+def free_ports(count: int) -> list[str]:
+    """All different, because none is given back before all are found."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [str(one.getsockname()[1]) for one in sockets]
 
 
 @pytest.fixture(scope="session")
-def servers() -> Iterator[dict[str, Server]]:
-    """All of them start at once; none says more than its address."""
-    started = {
-        "one": Server("tests.browser.serving", "one"),
-        "two": Server("tests.browser.serving", "two"),
-        "real": Server("torch_ctree", "view", "example", "--port", "7958"),
-    }
-    yield started
-    for server in started.values():
+def address() -> Iterator[Callable[[str], str]]:
+    """Where a page is; all are made at once, and one that is asked for is waited for."""
+    one, several, real = free_ports(3)
+    fakes = Server("tests.browser.serving", one, several)
+    trained = Server("torch_ctree", "view", "example", "--port", real)
+    at = {"one": (fakes, one), "two": (fakes, several), "real": (trained, real)}
+    yield lambda name: at[name][0].wait_for(f"http://127.0.0.1:{at[name][1]}/")
+    for server in (fakes, trained):
         assert server.stop() == 0  # Ctrl-C is how one ends it
 
 
@@ -149,12 +158,12 @@ class Visitor:
 
 
 @pytest.fixture
-def visit(browser, servers):
+def visit(browser, address):
     """Opens a page of a server; when all is done nothing may have gone wrong on it."""
     visitors = []
 
     def open_page(server: str = "one", **options) -> Visitor:
-        visitors.append(Visitor(browser, servers[server].address, **options))
+        visitors.append(Visitor(browser, address(server), **options))
         return visitors[-1]
 
     yield open_page

@@ -1,6 +1,7 @@
-"""Serves the page of models that are a few rules."""
+"""Serves pages of models that are a few rules: of one, and of several."""
 
 import sys
+from threading import Thread
 
 from torch_ctree.viewing.explorer.page import serve
 
@@ -13,5 +14,6 @@ OTHER = [prediction(one.source, "LOOK" if one.source in RIGHT[2:] else None) for
 
 if __name__ == "__main__":
     models = [Fake(tested=TESTED), Fake("quiet", shouting=False, tested=OTHER), Fake("without trees", has_trees=False)]
-    count = 1 if sys.argv[1] == "one" else 3
-    serve(models[:count], 5, "127.0.0.1", {"one": 7956, "two": 7957}[sys.argv[1]], print)
+    one, several = map(int, sys.argv[1:])
+    Thread(target=serve, args=(models[:1], 5, "127.0.0.1", one, print), daemon=True).start()
+    serve(models, 5, "127.0.0.1", several, print)
