@@ -16,6 +16,7 @@ import pytest
 from tests.processes import start
 from tests.training.runs import command, flags, settings, train
 from torch_ctree.training import TrainConfig, merged
+from torch_ctree.viewing.report import REPORT
 
 ALONE = {"dropout": 0.0, "attention_dropout": 0.0}
 # 40 pairs: batches of three, and one of a single pair, of which one process gets none. With a small eps, Adam makes
@@ -81,7 +82,7 @@ def assert_same(folder: Path, alone: Path) -> None:
         assert row == pytest.approx(other, rel=1e-5)
         assert row[4] == other[4]  # accuracy: every pair of the 13 once
     names = {path.name for path in folder.iterdir()}
-    assert names == {path.name for path in alone.iterdir()}
+    assert names | {REPORT} == {path.name for path in alone.iterdir()} | {REPORT}  # that is the command's
     assert len(list((folder / "tensorboard").glob("events*"))) <= 2  # one a run
 
 
@@ -96,8 +97,9 @@ def test_two_processes(tmp_path, place, alone):
     assert [line.split()[:2] for line in said[3:5]] == [["epoch", "1"], ["epoch", "2"]]
     assert (said[0], said[2]) == (alone[1][0], alone[1][2])
     assert said[5].startswith("best: epoch 2, ")
-    assert said[6].startswith("next: ")
-    assert len(said) == 7
+    assert said[6] == f"report: {folder / REPORT}"
+    assert said[7].startswith("next: ")
+    assert len(said) == 8
 
 
 def test_interrupted(tmp_path, place):
@@ -117,7 +119,7 @@ def test_interrupted(tmp_path, place):
     assert last == f"stopped; go on with: ctree train --resume --run {folder}"
     status, said = both(tmp_path, "--resume", "--run", str(folder), f"--optimisation.max_epochs={len(epochs) + 1}")
     assert status == [0, 0]
-    assert said[0][-2].startswith("best: ")
+    assert said[0][-3].startswith("best: ")
     assert said[1] == []
     train(of(len(epochs) + 1, place), tmp_path / "alone")
     assert_same(folder, tmp_path / "alone")

@@ -74,8 +74,8 @@ def test_ctrl_c_and_going_on(tmp_path, place, capsys, monkeypatch):
     monkeypatch.setattr(pool, "SPAWN", from_one())
     done = max((metrics.read_text().count("\n") for metrics in tmp_path.glob("*/metrics.csv")), default=1)
     main([*command, "--seeds=0,2", "--at-once=1", "--resume", f"--optimisation.max_epochs={done + 1}"])
-    end = capsys.readouterr().out.splitlines()[-5:]
-    assert [line.split()[0] for line in end] == ["seed", "0", "2", "validation", "next:"]
+    end = capsys.readouterr().out.splitlines()[-6:]
+    assert [line.split()[0] for line in end] == ["seed", "0", "2", "validation", "reports:", "next:"]
     for seed in (0, 2):  # one that goes on, and one that begins
         config = settings(place, seed=seed, optimisation={"max_epochs": done + 1})
         train(config, tmp_path / f"alone-{seed}")

@@ -24,7 +24,7 @@ def keep_report(folder: Path, config: TrainConfig, terminal: Console) -> None:
 def keep_reports(runs: Sequence[tuple[Path, TrainConfig]], terminal: Console) -> None:
     """The same for many runs, in one line."""
     kept = [_is_kept(folder, config, terminal) for folder, config in runs]
-    if all(kept):
+    if kept and all(kept):
         say(terminal, f"reports: {REPORT} in the folder of each finished run")
 
 
