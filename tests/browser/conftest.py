@@ -154,7 +154,7 @@ class Visitor:
         self.page.wait_for_timeout(300)  # for what fades in
         seen = Image.open(BytesIO(self.page.screenshot()))
         path = Path(SCREENSHOTS) / f"explorer-{name}.png"
-        seen.convert("RGB").quantize(128).save(path, optimize=True)
+        seen.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Serves pages of models that are a few rules: of one, and of several."""
 
 import sys
-from threading import Thread
+from threading import Event, Thread
 
 from torch_ctree.viewing.explorer.page import serve
 
@@ -15,5 +15,8 @@ OTHER = [prediction(one.source, "LOOK" if one.source in RIGHT[2:] else None) for
 if __name__ == "__main__":
     models = [Fake(tested=TESTED), Fake("quiet", shouting=False, tested=OTHER), Fake("without trees", has_trees=False)]
     one, several = map(int, sys.argv[1:])
-    Thread(target=serve, args=(models[:1], 5, "127.0.0.1", one, print), daemon=True).start()
+    is_served = Event()  # Gradio makes one page at a time
+    arguments = models[:1], 5, "127.0.0.1", one, lambda address: (print(address), is_served.set())
+    Thread(target=serve, args=arguments, daemon=True).start()
+    is_served.wait()
     serve(models, 5, "127.0.0.1", several, print)

@@ -92,7 +92,7 @@ def test_what_is_drawn_with_the_tree(visit):
     me.drawing().get_by_text("∧%: probability of a split").wait_for()
     me.choose("confidence")
     me.drawing().get_by_text("posterior probability of the constituent").wait_for()
-    me.choose("fold repetitions")
+    me.choose("folded")
     me.drawing().get_by_text("×3").wait_for()
     me.press("0")
     assert me.panel().locator("h3").inner_text() == "“WALK” a word"

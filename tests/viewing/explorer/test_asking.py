@@ -23,7 +23,7 @@ def places(html: str) -> list[str]:
 
 
 def test_from_fields_to_a_question():
-    question = Question.typed(" jump  twice ", None, SAMPLES, ["probabilities", "fold repetitions"], 3.0)
+    question = Question.typed(" jump  twice ", None, SAMPLES, ["probabilities", "folded"], 3.0)
     assert question == Question("jump twice ", "", SAMPLES, Look(probabilities=True, fold=True), 3)
     assert Question.typed(None, None, ANSWERS, [], None) == Question("")
     assert Question.typed("", "", ANSWERS, [], -1).seed == 0

@@ -17,7 +17,7 @@ from torch_ctree.viewing.report.page import NOTHING, Html, joined, tag
 Show = Literal["Best answers", "Samples", "Target’s trees"]
 SHOWS: tuple[Show, ...] = get_args(Show)
 ANSWERS, SAMPLES, TREES = SHOWS
-MARKS = {"probabilities": "probabilities", "confidence": "confidence", "fold repetitions": "fold"}
+MARKS = {"probabilities": "probabilities", "confidence": "confidence", "folded": "fold"}
 """What can be drawn with a tree: as the page has it → as ``Look`` has it."""
 START = column([], ["Type a sentence above, or choose an example."], PLAIN)
 
