@@ -1,6 +1,7 @@
 """Serves pages of models that are a few rules: of one, and of several."""
 
 import sys
+from dataclasses import replace
 from threading import Event, Thread
 
 from torch_ctree.viewing.explorer.page import serve
@@ -9,8 +10,9 @@ from ..viewing.explorer.fake import Fake, prediction
 
 RIGHT = ["jump", "walk twice", "jump twice and walk thrice", "run and look"]
 WRONG = ["look twice", "run thrice and jump twice and look"]
-TESTED = [*map(prediction, RIGHT), *(prediction(source, "WALK") for source in WRONG)]
-OTHER = [prediction(one.source, "LOOK" if one.source in RIGHT[2:] else None) for one in TESTED]
+MISSED = [replace(one, target=f"{one.target} LOOK") for one in map(prediction, WRONG)]
+TESTED = [*map(prediction, RIGHT), *MISSED]
+OTHER = [replace(one, output="LOOK" if one.source in RIGHT[2:] else one.target) for one in TESTED]
 
 if __name__ == "__main__":
     models = [Fake(tested=TESTED), Fake("quiet", shouting=False, tested=OTHER), Fake("without trees", has_trees=False)]

@@ -147,14 +147,16 @@ def test_examples_right_and_wrong_are_a_click_away(visit):
     headings = me.page.locator(".examples h4").all_inner_texts()
     assert headings == ["Right 4", "Wrong 2"]
     me.button(LONG).click()
-    see(me, "✓ just the target")
+    see(me, "✗ not the target, which is RUN RUN RUN JUMP JUMP LOOK LOOK")
     assert me.source.input_value() == LONG
-    assert me.target.input_value() == "RUN RUN RUN JUMP JUMP LOOK"
+    assert me.target.input_value() == "RUN RUN RUN JUMP JUMP LOOK LOOK"
     me.picture("example")
     me.choose("Target’s trees")
     me.page.locator(".place").get_by_text("given the target").wait_for()
     me.button("walk twice").click()
     see(me, "WALK WALK")
+    me.choose("Best answers")
+    see(me, "✓ just the target")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
