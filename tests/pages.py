@@ -27,18 +27,26 @@ FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL
 RUN = ("python", "sh", "yaml")
 """Languages of blocks that do something. ``text`` is what they print, or a formula."""
 NUMBER = r"-?\d+\.\d+"
-SMALL = ("--model.width", "4", "--optimisation.max_epochs", "1")
-"""What runs of presets get, besides a small SCAN."""
+LESS = {
+    r"ctree train (?!.*--(config|resume))": ("--model.width", "4", "--optimisation.max_epochs", "1"),
+}
+"""What commands get that would take minutes or hours, besides a small SCAN."""
 NOT_RUN = {
-    r"ctree (reproduce|bench)\b": "hours; tests/cli/test_reproduce.py and test_bench.py run them in small",
-    r"ctree report$": "reads the results of all tables; tests/cli/test_reproduce.py",
+    r"ctree reproduce (?!--list)": "hours, in processes of their own; tests/cli/test_reproduce.py and test_cluster.py",
+    r"ctree bench$": "minutes; tests/cli/test_bench.py",
+    r"ctree report$": "the results of whole tables; tests/cli/test_reproduce.py",
     r"ctree view\b": "serves a page until it is stopped; tests/browser",
     r"ctree train .*--seeds": "processes side by side; tests/cli/test_train.py and tests/training/test_together.py",
     r"ctree train .*--trainer\.devices": "two GPUs",
-    r"ctree train scan-length --config": "the reader's own file",
     r"python (benchmarks|examples)/\w+\.py": "test_documents.py runs examples; ship.py writes into the package",
 }
-"""Commands that are only read, each with a reason."""
+"""Commands that are only read by the parser, each with a reason."""
+FILES = {
+    "pairs.tsv": "".join(f"{verb} {n}\t{verb}{n}\n" for verb in "abcd" for n in range(8)),
+    "commands.txt": "jump twice\nwalk left\nlook and run twice\n",
+    "mine.yaml": "model: {width: 4}\noptimisation: {max_epochs: 1}\n",
+}
+"""The reader's own."""
 
 
 class Block(NamedTuple):
@@ -68,8 +76,8 @@ def play(page: str, folder: Path) -> None:
     """Do all that a page shows. What it prints must be what stands below it."""
     os.chdir(folder)
     os.environ["COLUMNS"] = "100"
-    for name in ("pairs.tsv", "commands.txt"):
-        write_for(name)
+    for name, text in FILES.items():
+        Path(name).write_text(text)
     namespace = {"__name__": "__main__"}
     for block in blocks(page):
         said = StringIO()
@@ -98,14 +106,12 @@ def few() -> data.Pairs:
     return everything().take(short[::12] + long[:3])
 
 
-def write_for(name: str) -> None:
-    """The reader's own files."""
-    sources = ("jump twice", "walk left", "look and run twice")
-    lines = [f"{verb}{n}\t{verb}{n}" for verb in "abcd" for n in range(8)] if name.endswith(".tsv") else sources
-    Path(name).write_text("\n".join(lines) + "\n")
+def indented(page: str) -> list[str]:
+    """Commands that stand there without fences, to be typed by those who take part."""
+    return re.findall(r"^    ((?:ctree|make) .*)", FENCE.sub("", (ROOT / page).read_text()), re.MULTILINE)
 
 
-def shell(line: str) -> None:
+def shell(line: str, only_read: bool = False) -> None:
     """One line."""
     words = shlex.split(line, comments=True)
     command = " ".join(words)
@@ -116,8 +122,10 @@ def shell(line: str) -> None:
     if any(re.match(pattern, command) for pattern in NOT_RUN):
         return
     if words[0] == "ctree":
-        is_new = words[1] == "train" and "--config" not in words and "--resume" not in words
-        main([*words[1:], *(SMALL if is_new else ())])
+        if only_read:
+            return
+        less = [word for pattern, more in LESS.items() if re.match(pattern, command) for word in more]
+        main([*words[1:], *less])
     elif words[0] == "make":
         assert all(re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for target in words[1:])
     elif words[:2] == ["pip", "install"]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from docs.trees import FOLDER, drawings
-from tests.pages import FENCE, NOT_RUN, RUN, assert_alike, blocks
+from tests.pages import FENCE, NOT_RUN, RUN, assert_alike, blocks, indented, shell
 from tests.processes import said_by
 from torch_ctree import ModelConfig, Seq2Seq, data
 from torch_ctree.data import questions, scan
@@ -54,6 +54,12 @@ def test_every_block_is_of_a_kind_that_is_tested():
         text = (ROOT / page).read_text()
         assert text.count("```") == 2 * len(FENCE.findall(text))
         assert "~~~" not in text
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_without_fences_are_there(page):
+    for line in indented(page):
+        shell(line, only_read=True)
 
 
 def test_every_exception_is_needed():
@@ -129,7 +135,7 @@ def test_the_language_model_learns(run):
 
 
 def test_the_plain_loop_learns_with_either_loss(run):
-    printed = run("-c", example("plain_loop", epochs=2))
+    printed = run("-c", example("plain_loop", epochs=1))
     assert (
         len(re.findall(r"^(?:cross-entropy|latent trees) +\d+\.\d% of the answers right$", printed, re.MULTILINE)) == 2
     )
