@@ -15,6 +15,7 @@ from torch_ctree.cli import view
 from torch_ctree.data import DataError
 from torch_ctree.evaluation import Prediction, write_predictions
 from torch_ctree.models import ModelError, Seq2Seq
+from torch_ctree.viewing.explorer.asking import SHOWS, Question, ask
 
 
 @pytest.fixture
@@ -37,6 +38,17 @@ def test_a_run_as_the_page_asks_it(own):
     assert len({run.sample("jump twice", seed).tree for seed in range(5)}) > 1
     parsed = run.parse("jump twice", "JUMP JUMP", 2)
     assert parsed.trees[0][0].leaves == ("JUMP", "JUMP")
+
+
+@pytest.mark.parametrize("kind", ["own", "grammar"])
+@pytest.mark.parametrize("show", SHOWS)
+def test_every_decoder_of_trees_has_something_to_show(request, kind, show):
+    folder = request.getfixturevalue(kind)
+    run = view.Run(str(folder), kind, Seq2Seq.from_pretrained(folder))
+    found = ask(run, Question("jump twice and walk", "JUMP JUMP WALK", show), 3)
+    assert 'class="note"' not in found
+    assert "<svg" in found
+    assert 'class="panel"' in found
 
 
 def test_examples_are_what_evaluate_wrote(own, tmp_path):
@@ -80,9 +92,9 @@ def test_the_address_is_said(served, ctree, own, capsys):
 def test_a_sequence_decoder_has_answers_alone(sequence):
     run = view.Run(str(sequence), "gru", Seq2Seq.from_pretrained(sequence))
     assert run.answers("jump", 1)[0].tree is None
-    for ask in (lambda: run.sample("jump", 0), lambda: run.parse("jump", "JUMP", 1)):
+    for call in (lambda: run.sample("jump", 0), lambda: run.parse("jump", "JUMP", 1)):
         with pytest.raises(ModelError, match="'gru' has no trees"):
-            ask()
+            call()
 
 
 def test_what_is_refused(served, refused, own):

@@ -91,7 +91,7 @@ def _found(model: Answers, question: Question, k: int) -> Found:
 
 def warm(model: Answers, k: int) -> None:
     """Ask everything once: what is compiled or imported at the first call is not waited for later."""
-    source, target = (words.decode([len(words) - 1]) for words in (model.source, model.target))
+    source, target = (words.decode([len(words) - 1] * 4) for words in (model.source, model.target))
     for show in SHOWS:
         ask(model, Question(source, target, show), k)
 
