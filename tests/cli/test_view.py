@@ -110,14 +110,26 @@ def test_gradio_is_not_there(monkeypatch, refused, own):
     assert refused("view", own) == "ctree: view needs gradio: pip install 'torch-ctree[view]'\n"
 
 
-def test_where_nothing_can_be_served(monkeypatch, refused, own):
-    def serve(*_):
-        raise OSError("taken")
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (["--port", "99999"], "host and port: got '127.0.0.1' and 99999: "),
+        (["--port", "-1"], "host and port: got '127.0.0.1' and -1: "),
+        (["--host", "no.such.host.invalid"], "host: got 'no.such.host.invalid': "),
+        (["--host", "192.0.2.1"], "host: got '192.0.2.1': "),  # no machine has it
+        (["--host", "." * 99], "host: got "),
+    ],
+)
+def test_where_nothing_can_be_served(served, refused, own, place, said):
+    assert f"ctree: {said}" in refused("view", own, *place)
+    assert served == []
 
-    page = ModuleType("page")
-    page.__dict__["serve"] = serve
-    monkeypatch.setitem(sys.modules, "torch_ctree.viewing.explorer.page", page)
-    assert "127.0.0.1, port 80: nothing can be served there (taken)" in refused("view", own, "--port", "80")
+
+def test_a_port_that_is_taken(served, refused, own):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = refused("view", own, "--port", str(port))
+    assert f"host and port: got '127.0.0.1' and {port}: Address already in use; expected an address" in line
 
 
 def test_it_serves_a_page_until_ctrl_c(own):

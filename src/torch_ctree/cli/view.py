@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from torch_ctree.cli.console import console, say
 from torch_ctree.cli.runs import check_count, open_model
 from torch_ctree.data import DataError, Encoder
+from torch_ctree.data.errors import shown
 from torch_ctree.evaluation import Prediction, read_predictions
 from torch_ctree.models import ModelError, Seq2Seq
 from torch_ctree.models.explaining import Explained, Parsed, explain, explain_samples, explain_target
@@ -37,6 +39,7 @@ def view(
     device: cpu, cuda, …
     """
     check_count("topk", topk, MOST)
+    _check_place(host, port)
     try:
         from torch_ctree.viewing.explorer.asking import warm  # noqa: PLC0415
         from torch_ctree.viewing.explorer.page import serve  # noqa: PLC0415  (Gradio is large, and may not be there)
@@ -50,11 +53,9 @@ def view(
     with terminal.status("warming up"):
         for model in models:
             warm(model, topk)
-    try:
-        serve(models, topk, host, port, lambda address: say(terminal, f"open {address} in a browser; Ctrl-C ends it"))
-    except OSError as error:
-        where = host if port is None else f"{host}, port {port}"
-        raise ModelError(f"{where}: nothing can be served there ({error}); another: --host or --port") from error
+    serve(
+        models, topk, host, port or None, lambda address: say(terminal, f"open {address} in a browser; Ctrl-C ends it")
+    )
 
 
 class Run:
@@ -98,6 +99,19 @@ class Run:
             if path.exists():
                 raise
             return []
+
+
+def _check_place(host: str, port: int | None) -> None:
+    """Whether a page can be served there; Gradio would say it late, and in many lines."""
+    try:
+        (family, kind, _, _, (address, _, *more)), *_ = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        with socket.socket(family, kind) as there:
+            there.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that has just ended is no hindrance
+            there.bind((address, port or 0, *more))
+    except (OSError, OverflowError, UnicodeError) as error:
+        where = f"host: got {shown(host)}" if port is None else f"host and port: got {shown(host)} and {port}"
+        why = getattr(error, "strerror", None) or error
+        raise ModelError(f"{where}: {why}; expected an address of this machine, and a port that is free") from error
 
 
 def _names(runs: Sequence[str]) -> list[str]:

@@ -93,6 +93,14 @@ def test_trees_of_a_target():
     assert found.count("<svg") == 3  # and the triangle
 
 
+@pytest.mark.parametrize("show", SHOWS)
+def test_words_are_no_html(show):
+    found = ask(Fake(), Question("jump and <b>", "JUMP <B>", show, seed=5), 2)
+    assert "<B>" not in found
+    assert "<b>" not in found.replace("which is <b>", "")
+    assert "&lt;B&gt;" in found
+
+
 def test_targets_that_no_tree_has():
     found = ask(Fake(), Question(SENTENCE, "RUN " * 9, TREES), 2)
     assert notes(found) == ["No tree of this model can have this target; it may be too long for one."]
