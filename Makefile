@@ -9,8 +9,8 @@ STAMP := .venv/.installed-
 help:
 	@echo "make demo    train a small model on SCAN, test it, show three trees: some minutes"
 	@echo "make test    the tests"
-	@echo "make test-browser   those of ctree view, in a real Chromium, which Debian's root gets installed"
-	@echo "make screenshots    the same, with pictures for the docs"
+	@echo "make test-browser  the tests of ctree view, in a real Chromium"
+	@echo "make screenshots   the same; takes the pictures of docs/explorer.md"
 	@echo "make lint    ruff, pyright, import-linter"
 	@echo "make bench   time every backend and the reading of data, write benchmarks/results/"
 	@echo "make docs    draw the figures, build the documentation into site/"
