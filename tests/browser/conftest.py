@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Request
+    from playwright.sync_api import Browser, BrowserContext, Locator, Request
 
 BROWSER = os.environ.get("CTREE_BROWSER")
 SCREENSHOTS = os.environ.get("CTREE_SCREENSHOTS")
 """A folder for them."""
 ROOT = Path(__file__).parents[2]
-DESKTOP = {"viewport": {"width": 1280, "height": 860}}
-PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
+DESKTOP = {"viewport": (("width", 1280), ("height", 860))}
+PHONE = {"viewport": (("width", 390), ("height", 844)), "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
 
 if not BROWSER:
     collect_ignore_glob = ["test_*.py"]
@@ -84,13 +85,18 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def context(browser) -> Callable[..., BrowserContext]:
+    """Of a person with a kind of screen; it stays, so that Gradio's files are fetched once."""
+    return cache(lambda person, **options: browser.new_context(**{**options, "viewport": dict(options["viewport"])}))
+
+
 class Visitor:
     """Someone with a window of their own, who notes what goes wrong."""
 
-    def __init__(self, browser: Browser, address: str, size: Any = None, **options: Any) -> None:
+    def __init__(self, context: BrowserContext, address: str) -> None:
         self.complaints: list[str] = []
-        self.address = address
-        self.context = browser.new_context(**(size or DESKTOP), **options)
+        self.address, self.context = address, context
         self.page = self.context.new_page()
         self.page.set_default_timeout(15_000)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -158,15 +164,15 @@ class Visitor:
 
 
 @pytest.fixture
-def visit(browser, address):
+def visit(context, address):
     """Opens a page of a server; when all is done nothing may have gone wrong on it."""
     visitors = []
 
-    def open_page(server: str = "one", **options) -> Visitor:
-        visitors.append(Visitor(browser, address(server), **options))
+    def open_page(server: str = "one", size: Any = DESKTOP, person: str = "me", **options: Any) -> Visitor:
+        visitors.append(Visitor(context(person, **size, **options), address(server)))
         return visitors[-1]
 
     yield open_page
     for visitor in visitors:
-        visitor.context.close()
+        visitor.page.close()
         assert visitor.complaints == []

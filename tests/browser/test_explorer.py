@@ -221,7 +221,7 @@ def test_two_models_side_by_side(visit):
 
 
 def test_several_people_do_not_mix(visit):
-    mine, yours = visit(), visit()
+    mine, yours = visit(), visit(person="you")
     for _ in range(3):
         mine.source.press_sequentially("jump ")
         yours.source.press_sequentially("walk ")
