@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+import torch
+
 from torch_ctree.cli.console import console, say
 from torch_ctree.cli.runs import check_count, open_model
 from torch_ctree.data import DataError, Encoder
@@ -49,6 +51,7 @@ def view(
         raise ModelError("view needs gradio: pip install 'torch-ctree[view]'") from None
     chosen = list(dict.fromkeys(runs or [EXAMPLE]))
     models = [Run(run, name, open_model(run, device)) for run, name in zip(chosen, _names(chosen), strict=True)]
+    torch.set_num_threads(1)  # for one sentence, threads that wait for one another take longer than one alone
     terminal = console()
     with terminal.status("warming up"):
         for model in models:
