@@ -52,6 +52,7 @@ bench: $(STAMP)dev
 docs: $(STAMP)dev $(STAMP)docs
 	$(BIN)/python docs/figures.py
 	$(BIN)/python docs/results.py
+	$(BIN)/python docs/trees.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 

@@ -150,6 +150,12 @@ def test_a_target_that_no_tree_can_have():
     assert {p for row in parsed.spans for p in row} == {0}
 
 
+def test_a_target_that_no_grammar_can_have():
+    """A phrase of one word stays as it is once or twice, and so becomes a few words at most."""
+    parsed = explain_target(tiny_model(**GRAMMAR, stays=1), "s1", "t0 t1 t0")
+    assert (parsed.trees, parsed.log_prob) == ((), -math.inf)
+
+
 def test_a_decoder_of_ones_own_says_what_it_wants(monkeypatch):
     class Silent(CTree):
         describe = TreeDecoder.describe

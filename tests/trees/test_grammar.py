@@ -718,6 +718,7 @@ def test_an_empty_batch():
     assert dist.sample(2).log_prob.shape == (2, 0)
     assert dist.posterior(tokens).argmax().trees() == dist.posterior(tokens).consensus().trees() == []
     assert dist.posterior(tokens).span_marginals().shape == (0, 3, 3)
+    assert dist.posterior(tokens).vertex_states(tokens)[0].shape == (0, 0)
 
 
 def test_it_is_a_distribution():

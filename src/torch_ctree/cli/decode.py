@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
@@ -20,8 +20,8 @@ from torch_ctree.data.errors import place, shown
 from torch_ctree.evaluation.evaluating import in_brackets
 from torch_ctree.models import Answer, ModelError, Seq2Seq
 from torch_ctree.models.decoders import Grammar
-from torch_ctree.models.explaining import explain, explain_target
-from torch_ctree.trees import Derivation, GrammarPosterior, TreePosterior
+from torch_ctree.models.explaining import Parsed, explain, explain_target
+from torch_ctree.trees import TreePosterior
 from torch_ctree.trees.vertex import Vertex
 from torch_ctree.viewing import Look, visible
 from torch_ctree.viewing import save as save_tree
@@ -58,7 +58,7 @@ def decode(
 ) -> None:
     """Answer a source with a trained model, and show the tree.
 
-    run: the folder of a run, or hf:owner/name on the Hugging Face Hub
+    run: the folder of a run, example (the model that ships), or hf:owner/name on the Hugging Face Hub
     text: a source
     file: a file of sources, one a line, in place of one; - is the standard input
     topk: how many answers, best first
@@ -167,7 +167,7 @@ def parse(
 ) -> None:
     """Find the trees of a target given its source: the best one, the next ones, and how sure the model is.
 
-    run: the folder of a run, or hf:owner/name on the Hugging Face Hub
+    run: the folder of a run, example (the model that ships), or hf:owner/name on the Hugging Face Hub
     source: what the target answers
     target: the sentence to parse
     topk: how many trees: 3, or of a grammar, whose best tree alone is found, 1
@@ -190,87 +190,58 @@ def parse(
     for name, text, words in (("source", source, model.source), ("target", target, model.target)):
         _check_utf8(name, text)
         _warn_unknown(text, words)
-    with torch.no_grad():
-        posterior = model.parse(source, target, depth)
-        if isinstance(posterior, GrammarPosterior):
-            parsed = _parsed_by_grammar(posterior, target, topk)
-        else:
-            depth = model.config.depth if depth is None else depth
-            parsed = _parsed(posterior, target, TREES if topk is None else topk, depth)
-    there = parsed.best[parsed.best.log_prob > -math.inf]
-    trees = list(zip(there.trees(model.target.__getitem__), there.log_prob.exp().tolist(), strict=True))
-    best: Vertex | Tree = trees[0][0]
-    if save is not None or probabilities or confidence:
-        best = explain_target(model, source, target, 1, depth).trees[0][0]
+    is_grammar = isinstance(model.decoder, Grammar)
+    if is_grammar and topk not in (None, 1):
+        raise ModelError(f"topk: got {topk}; expected 1: with the decoder 'grammar' only the best tree is found")
+    parsed = explain_target(model, source, target, TREES if topk is None else topk, depth)
+    if not parsed.trees:
+        depth = model.config.depth if depth is None else depth
+        kind = "over the phrases of this source can have it" if is_grammar else f"of depth {depth} can have it"
+        raise ModelError(f"target: {shown(target)}: no tree {kind}{'' if is_grammar else '; raise --depth'}")
     if save is not None:
-        _save(best, save, look)
+        save_tree(parsed.trees[0][0], save, look)
     if json_:
-        listed = [{"tree": in_brackets(tree), "probability": share} for tree, share in trees]
+        listed = [{"tree": in_brackets(tree.to_nltk()), "probability": share} for tree, share in parsed.trees]
         entropy = {} if parsed.entropy is None else {"entropy": parsed.entropy}
         found = {"source": source, "target": target, "log_prob": parsed.log_prob, **entropy, "trees": listed}
-        _print_json(found | parsed.marginals)
+        more = {"spans": _spans(parsed)} if is_grammar else {"marginals": _marginals(model, source, target, depth)}
+        _print_json(found | more)
     else:
         say(terminal, visible(source), "cyan")
         say(terminal, visible(target), "green")
-        _show_parsed(terminal, parsed, trees, best, look)
+        _show_parsed(terminal, parsed, look)
 
 
-def _show_parsed(
-    terminal: Console, parsed: Parsed, trees: Sequence[tuple[Tree, float]], best: Vertex | Tree, look: Look
-) -> None:
-    """trees: with their probabilities; best: the first with all that is known, where that is shown"""
+def _show_parsed(terminal: Console, parsed: Parsed, look: Look) -> None:
     log_prob = parsed.log_prob
     say(terminal, f"probability of the target, over all trees: {math.exp(log_prob):.4g} (log {log_prob:.4f})")
     if parsed.entropy is not None:
         say(terminal, f"entropy of its trees: {parsed.entropy:.4f} nats")
-    for n, (tree, share) in enumerate(trees):
+    for n, (tree, share) in enumerate(parsed.trees):
         say(terminal, f"tree {n + 1}: probability {share:.4f} given the target")
         if n == 0:
-            show_tree(terminal, best, look)
+            show_tree(terminal, tree, look)
         else:
-            say(terminal, f"  {visible(str(in_brackets(tree)))}")
+            say(terminal, f"  {visible(str(in_brackets(tree.to_nltk())))}")
 
 
-class Parsed(NamedTuple):
-    """What is known of the trees of one target."""
-
-    log_prob: float
-    """Of the target, over all trees."""
-    best: Derivation
-    """(k, N): trees with their probabilities given the target."""
-    entropy: float | None
-    marginals: dict[str, Any]
-    """For JSON, with their name."""
+def _spans(parsed: Parsed) -> list[dict[str, float]]:
+    """The parts of more than one word, from word ``start`` to before word ``end``, with probability."""
+    return [
+        {"start": i, "end": j + 1, "probability": probability}
+        for i, row in enumerate(parsed.spans)
+        for j, probability in enumerate(row)
+        if i < j and probability > LEAST
+    ]
 
 
-def _parsed(posterior: TreePosterior, target: str, topk: int, depth: int | None) -> Parsed:
-    log_prob = posterior.log_evidence()[0].item()
-    if math.isinf(log_prob):
-        raise ModelError(f"target: {shown(target)}: no tree of depth {depth} can have it; raise --depth")
-    entropy = max(0.0, posterior.entropy()[0].item())  # rounding may leave it just below
-    marginals = {"marginals": [_vertices(row) for row in posterior.marginals()[0]]}
-    return Parsed(log_prob, posterior.topk(topk)[:, 0], entropy, marginals)
-
-
-def _parsed_by_grammar(posterior: GrammarPosterior, target: str, topk: int | None) -> Parsed:
-    if topk not in (None, 1):
-        raise ModelError(f"topk: got {topk}; expected 1: with the decoder 'grammar' only the best tree is found")
-    log_prob = posterior.log_evidence()[0].item()
-    if math.isinf(log_prob):
-        raise ModelError(f"target: {shown(target)}: no tree over the phrases of this source can have it")
-    spans = {"spans": _spans(posterior.span_marginals()[0])}
-    return Parsed(log_prob, posterior.consensus(), None, spans)
-
-
-def _spans(marginals: torch.Tensor) -> list[dict[str, float]]:
-    """(N, N) → the parts of more than one word, from word ``start`` to before word ``end``, with probability."""
-    places = (marginals.triu(1) > LEAST).nonzero().tolist()
-    return [{"start": i, "end": j + 1, "probability": marginals[i, j].item()} for i, j in places]
-
-
-def _vertices(row: torch.Tensor) -> dict[str, float]:
-    """(V,) → the vertices that say a word, with probability."""
-    return {str(v): row[v].item() for v in row.nonzero().flatten().tolist() if row[v] > LEAST}
+def _marginals(model: Seq2Seq, source: str, target: str, depth: int | None) -> list[dict[str, float]]:
+    """For each word the vertices that say it, with probability."""
+    with torch.no_grad():
+        posterior = model.parse(source, target, depth)
+        assert isinstance(posterior, TreePosterior)
+        rows = posterior.marginals()[0]
+    return [{str(v): row[v].item() for v in row.nonzero().flatten().tolist() if row[v] > LEAST} for row in rows]
 
 
 def _lines(file: str) -> Iterator[tuple[str, str]]:

@@ -123,7 +123,8 @@ class GrammarPosterior:
             # How p(tree, x) changes with a factor at one state of one vertex is the share that goes through it.
             shares = torch.autograd.grad((at_root / at_root.detach().where(there, 1)).sum(), [x for _, x in rounds])
         numbers = torch.cat([found for found, _ in rounds], 1).masked_fill(~there[:, None], -1)
-        order = (numbers < 0).long().argsort(dim=1, stable=True)[:, : int((numbers >= 0).sum(1).max())]
+        most = int((numbers >= 0).sum(1).max()) if len(numbers) else 0
+        order = (numbers < 0).long().argsort(dim=1, stable=True)[:, :most]
         states = torch.cat(shares, 1)
         return numbers.gather(1, order), states.gather(1, order[..., None].expand(-1, -1, states.shape[-1]))
 
