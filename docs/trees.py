@@ -10,7 +10,7 @@ from pathlib import Path
 from torch_ctree import Seq2Seq
 from torch_ctree.data.disk import write
 from torch_ctree.models.explaining import explain, explain_target
-from torch_ctree.viewing import Look, svg
+from torch_ctree.viewing import Look, still, svg
 from torch_ctree.viewing.pictures import as_svg, attention, span_triangle
 from torch_ctree.viewing.side_by_side import k_best
 
@@ -28,9 +28,9 @@ def drawings(model: Seq2Seq) -> dict[str, str]:
     assert answer.tree is not None
     assert longer.tree is not None
     return {
-        "tree": svg(answer.tree, title=f"The tree of the answer to: {SOURCE}"),
-        "tree-folded": svg(longer.tree, Look(fold=True), title=f"The folded tree of the answer to: {LONGER}"),
-        "tree-best": k_best(parsed.trees, Look(confidence=True)),
+        "tree": still(svg(answer.tree, title=f"The tree of the answer to: {SOURCE}")),
+        "tree-folded": still(svg(longer.tree, Look(fold=True), title=f"The folded tree of the answer to: {LONGER}")),
+        "tree-best": still(k_best(parsed.trees, Look(confidence=True))),
         "tree-spans": as_svg(span_triangle(parsed.spans, parsed.text.split(), width=6)),
         "tree-attention": as_svg(attention(answer.tree, answer.source, width=6)),
     }

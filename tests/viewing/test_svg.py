@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from torch_ctree.data import DataError
 from torch_ctree.trees.vertex import Vertex
-from torch_ctree.viewing import Look, at, k_best, svg, visible
+from torch_ctree.viewing import Look, at, k_best, still, svg, visible
 
 from .trees import DEEP, MANY, balanced, chain, known, trees
 
@@ -131,3 +131,13 @@ def test_side_by_side_with_nothing():
 def test_a_word_alone():
     assert list(groups(svg("walk"))) == [""]
     assert said(groups(svg(Vertex("walk", emission=0.5), FULL))[""]) == ["walk", "50%"]
+
+
+def test_still():
+    """Nothing to click or to tab to, and all that is to be seen."""
+    drawing = svg(known(balanced(["the", "old", "cat", "<b>"])), FULL, chosen="0")
+    plain = still(drawing)
+    for mark in ("tabindex", "data-path", 'role="button"', 'class="hit"', 'class="vertex'):
+        assert mark in drawing
+        assert mark not in plain
+    assert said(ElementTree.fromstring(plain)) == said(ElementTree.fromstring(drawing))

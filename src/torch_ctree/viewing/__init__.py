@@ -12,6 +12,7 @@ from torch_ctree.viewing.look import Look as Look
 from torch_ctree.viewing.saving import FORMATS as FORMATS
 from torch_ctree.viewing.saving import save as save
 from torch_ctree.viewing.side_by_side import k_best as k_best
+from torch_ctree.viewing.svg import still as still
 from torch_ctree.viewing.svg import svg as svg
 from torch_ctree.viewing.terminal import draw as draw
 from torch_ctree.viewing.text import visible as visible

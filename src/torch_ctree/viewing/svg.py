@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import chain, islice
@@ -22,10 +23,11 @@ CHOSEN = "#d55e00"
 FONT = "system-ui,'Segoe UI',Roboto,'Helvetica Neue','Noto Sans',Arial,sans-serif"
 STYLE = (
     ".ctree-tree .vertex{cursor:pointer;outline:none}"
-    ".ctree-tree .branch{fill:none;stroke:currentColor;stroke-opacity:.5;stroke-width:1.25}"
+    ".ctree-tree .branch{fill:none;stroke:currentColor;stroke-opacity:.5;stroke-width:1.25;pointer-events:none}"
     ".ctree-tree .hit{fill:none;pointer-events:all}"
     ".ctree-tree .vertex:hover .hit{stroke:currentColor;stroke-opacity:.5}"
-    f".ctree-tree .vertex:focus-visible .hit,.ctree-tree .chosen .hit{{stroke:{CHOSEN};stroke-width:2}}"
+    f".ctree-tree .vertex:focus-visible .hit,.ctree-tree .vertex.chosen .hit"
+    f"{{stroke:{CHOSEN};stroke-opacity:1;stroke-width:2}}"
 )
 QUOTED = 6
 """Words of a long constituent that are read out."""
@@ -44,6 +46,12 @@ def svg(tree: Vertex | Tree | str, look: Look = PLAIN, *, title: str = "", chose
     return picture(
         drawn.width, drawn.height, title or f"Tree of: {' '.join(words)}", group(drawn, chosen) + notes(drawn)
     )
+
+
+def still(drawing: str) -> str:
+    """Of a drawing, or of several, what is for looking at, where nothing is to be chosen."""
+    plain = re.sub(r'<rect class="hit"[^>]*>', "", drawing)
+    return re.sub(r'<g class="vertex[^>]*>', "<g>", plain).replace('role="group"', 'role="img"', 1)
 
 
 def picture(width: float, height: float, title: str, content: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch_ctree.viewing.look import Look
-from torch_ctree.viewing.svg import svg
+from torch_ctree.viewing.svg import still, svg
 from torch_ctree.viewing.text import visible
 
 if TYPE_CHECKING:
@@ -181,9 +181,8 @@ def figure(drawing: Html, caption: str | Html = "", kind: str = "picture", label
 
 
 def drawing(tree: Tree, look: Look, title: str) -> Html:
-    """A tree; of what ``svg`` makes for pages where vertices can be chosen, what is for looking at."""
-    made = re.sub(r'<rect class="hit"[^>]*>', "", svg(tree, look, title=title))
-    return Html(re.sub(r'<g class="vertex[^>]*>', "<g>", made).replace('role="group"', 'role="img"', 1))
+    """A tree to look at."""
+    return Html(still(svg(tree, look, title=title)))
 
 
 def listed(parts: Sequence[str]) -> Html:
