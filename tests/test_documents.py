@@ -120,7 +120,7 @@ def test_the_nine_sentences_run(run):
 
 
 def test_the_toy_grammar_is_found(run):
-    """By one of two seeds, in fewer steps."""
+    """By one of three seeds, in fewer steps."""
     printed = run("-c", example("toy_grammar", seeds=3, steps=100))
     shares = dict(re.findall(r"^(\w+(?: \d)?) +tree F1 (\S+)", printed, re.MULTILINE))
     simple = [float(shares[name]) for name in ("right_branching", "left_branching", "balanced")]

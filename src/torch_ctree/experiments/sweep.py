@@ -217,6 +217,8 @@ def sweep(
     ray: the address of a cluster
     gpus_each: the part of a GPU that a run gets there
     """
+    if all(job.is_late for job in jobs):
+        return [Outcome(job, None, None, 0.0) for job in jobs]
     side = min(at_once or default_at_once(jobs[0].config), len(jobs))
     jobs = [replace(job, known=job.known | {"at_once": None if ray else side}) for job in jobs]
     names = [f"{job.known['row']}, {job.known['split']}-{job.known['seed']}" for job in jobs]
