@@ -15,7 +15,7 @@ import torch
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
-from torch_ctree.cli import bench, data, decode, evaluate, reproduce, train, view
+from torch_ctree.cli import bench, data, decode, distill, evaluate, reproduce, train, view
 from torch_ctree.cli.arguments import Command, add_arguments, add_settings, by_place, settings, summary, values
 from torch_ctree.cli.train import translated
 from torch_ctree.data import TASKS, DataError, Task, load
@@ -28,6 +28,7 @@ COMMANDS: dict[str, Command] = {
     "evaluate": evaluate.evaluate,
     "decode": decode.decode,
     "parse": decode.parse,
+    "distill": distill.distill,
     "reproduce": reproduce.reproduce,
     "report": reproduce.report,
     "view": view.view,
@@ -43,6 +44,7 @@ TO_LOWER = {
     "train": "--optimisation.batch_size, --model.depth (each level less halves it) or --model.width",
     "reproduce": "--at-once",
     "evaluate": "--batch-size or --depth (each level less halves it)",
+    "distill": "--batch-size or --depth (each level less halves it)",
     "decode": "--topk or --depth (each level less halves it)",
     "parse": "--topk or --depth (each level less halves it)",
 }

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from torch_ctree import evaluation, training
+from torch_ctree import evaluation
 from torch_ctree.cli.console import console, say
 from torch_ctree.cli.report import keep_report
 from torch_ctree.cli.runs import check_count, open_model, settings_of
@@ -39,8 +39,8 @@ def evaluate(
     device: cpu, cuda, …
     """
     check_count("batch-size", batch_size)
-    model, config = open_model(run, device), settings_of(run)
-    data = config.data if root is None else training.DataConfig(**{**vars(config.data), "root": root})
+    model, config = open_model(run, device), settings_of(run, root)
+    data = config.data
     task = data.load()
     if set_ is not None and set_ not in task.sets:
         raise TrainingError(f"{task.name} has no set {set_!r}; it has {', '.join(task.sets)}")

@@ -37,18 +37,21 @@ def open_model(run: str, device: str) -> Seq2Seq:
     return Seq2Seq.from_pretrained(run).to(device)
 
 
-def settings_of(run: str) -> TrainConfig:
+def settings_of(run: str, root: str | None = None) -> TrainConfig:
     """What a run was trained with.
 
     The test set of the model that ships was drawn by seed. Where official files are, theirs would have much of what it
     was trained on; so they are not looked for.
+
+    root: another folder with data files
     """
     folder = folder_of(run)
     path = folder / CONFIG
     if not path.is_file():
         raise TrainingError(f"{run}: no run of 'ctree train', {CONFIG} is missing; its test set is not known")
     config = training.build(training.read(path))
-    return replace(config, data=replace(config.data, root=str(folder))) if folder == SHIPPED else config
+    root = str(folder) if folder == SHIPPED and root is None else root
+    return config if root is None else replace(config, data=replace(config.data, root=root))
 
 
 def check_count(name: str, value: int, most: int | None = None) -> None:

@@ -8,6 +8,7 @@ from torch_ctree.data.checking import SetReport as SetReport
 from torch_ctree.data.checking import SideReport as SideReport
 from torch_ctree.data.checking import check as check
 from torch_ctree.data.detokenizing import detokenize as detokenize
+from torch_ctree.data.distilling import distilled as distilled
 from torch_ctree.data.encoding import Encoded as Encoded
 from torch_ctree.data.encoding import Encoder as Encoder
 from torch_ctree.data.encoding import Side as Side

@@ -128,6 +128,11 @@ class Encoded:
             Side.encode(pairs.targets(), target, "target"),
         )
 
+    @classmethod
+    def untold(cls, source: Side) -> Encoded:
+        """Sources whose targets nobody knows: each has one token, which means nothing."""
+        return cls(source, Side.of((0,) for _ in source.ends))
+
     def take(self, rows: Integers) -> Encoded:
         """Those pairs, in this order."""
         return Encoded(self.source.take(rows), self.target.take(rows))

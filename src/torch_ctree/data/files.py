@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from torch_ctree.data.disk import whole
 from torch_ctree.data.errors import DataError, bad_line, count, shown
 from torch_ctree.data.pairs import Integers, Pairs
 
@@ -103,6 +104,13 @@ def read_jsonl(path: Path, columns: tuple[str, str] = COLUMNS) -> Pairs:
     return Pairs.of(
         _json_pair(text[a:b], path, n, columns) for n, (a, b) in enumerate(zip(starts, ends, strict=True), 1)
     )
+
+
+def write_jsonl(path: Path, pairs: Iterable[tuple[str, str]]) -> None:
+    """Write pairs for ``read_jsonl``; the file is whole or not there."""
+    with whole(path) as file:
+        for pair in pairs:
+            file.write((json.dumps(dict(zip(COLUMNS, pair, strict=True)), ensure_ascii=False) + "\n").encode())
 
 
 def _json_pair(content: bytes, path: Path, line: int, columns: tuple[str, str]) -> tuple[str, str]:

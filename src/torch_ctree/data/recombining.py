@@ -38,7 +38,7 @@ def recombined(sources: Side, most: int, *key: int) -> Encoded:
                 found[made] = None
             if len(found) == most:
                 break
-    return Encoded(Side.of(found), Side.of((0,) for _ in found))
+    return Encoded.untold(Side.of(found))
 
 
 def _between(rows: list[Row]) -> Between:

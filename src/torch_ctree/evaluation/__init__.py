@@ -6,6 +6,7 @@ from torch_ctree.evaluation.accuracy import exact_match as exact_match
 from torch_ctree.evaluation.accuracy import first_word as first_word
 from torch_ctree.evaluation.accuracy import is_exact as is_exact
 from torch_ctree.evaluation.accuracy import token_accuracy as token_accuracy
+from torch_ctree.evaluation.answering import answer_all as answer_all
 from torch_ctree.evaluation.brackets import TreeF1 as TreeF1
 from torch_ctree.evaluation.brackets import balanced as balanced
 from torch_ctree.evaluation.brackets import left_branching as left_branching

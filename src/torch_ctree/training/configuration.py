@@ -21,7 +21,7 @@ from torch_ctree.training.errors import TrainingError
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What to learn from; all but the last as ``data.load`` takes it.
+    """What to learn from; all but the last two as ``data.load`` takes it.
 
     name: a task (see ``ctree data list``), or a file or folder of your own pairs
     root: the folder with data files; by default the one that CTREE_DATA names, or else a cache
@@ -33,6 +33,8 @@ class DataConfig:
     columns: where source and target are in JSON lines and Hub data sets, such as ``de,en``
     exchange: so many new pairs for each training pair: pairs with a phrase that both sides have in common,
         exchanged for another that has stood in the same surroundings; some of them are validated on
+    distilled: another model's answers to learn from, in place of the true targets of the training pairs: the file that
+        ``ctree distill`` wrote, or the folder of the run that it is in
     """
 
     name: str = ""
@@ -44,6 +46,7 @@ class DataConfig:
     test: str | None = None
     columns: str | None = None
     exchange: float = 0.0
+    distilled: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse an impossible seed, and a share that is none."""
@@ -54,7 +57,7 @@ class DataConfig:
     def load(self) -> data.Task:
         """The task."""
         settings = asdict(self)
-        del settings["exchange"]
+        del settings["exchange"], settings["distilled"]
         return data.load(**settings)
 
     @property
@@ -64,7 +67,7 @@ class DataConfig:
 
     def absolute(self) -> DataConfig:
         """With whole paths, so that a run finds its data from any folder."""
-        names = ("root", "validation", "test", *(["name"] if self.is_own else []))
+        names = ("root", "validation", "test", "distilled", *(["name"] if self.is_own else []))
         return replace(self, **{name: _absolute(getattr(self, name)) for name in names})
 
 

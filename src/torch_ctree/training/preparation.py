@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from torch_ctree.data import Encoded, Encoder, Pairs, Subwords, Task, Vocabulary, exchanged
+from torch_ctree.data import Encoded, Encoder, Pairs, Subwords, Task, Vocabulary, distilled, exchanged
 from torch_ctree.data.errors import DataError, count
 from torch_ctree.data.vocabulary import UNKNOWN
 from torch_ctree.models import ModelConfig
@@ -56,9 +56,13 @@ def prepare(config: TrainConfig, task: Task) -> Prepared:
             f"vocabulary.min_count: got {config.vocabulary.min_count}, where unknown words are refused; "
             "expected 1, or --vocabulary.unknown replace"
         )
+    remarks = []
+    if config.data.distilled is not None:
+        task = replace(task, sets={**task.sets, "train": distilled(task.train, config.data.distilled)})
+        remarks.append(f"training targets: the answers in {config.data.distilled}")
     source = _encoder(config.vocabulary, task.train.sources(), replaces)
     target = _encoder(config.vocabulary, task.train.targets(), replaces)
-    remarks, pairs, validated = [], task.train, task.sets["validation"]
+    pairs, validated = task.train, task.sets["validation"]
     if config.data.exchange:
         made = list(_exchanged(config, task))
         held = min(len(made) // MADE_TO_VALIDATE, len(validated))

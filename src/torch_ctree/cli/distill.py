@@ -1,0 +1,73 @@
+"""``ctree distill``: what a trained model answers to the sources it was trained on, for another one to learn from."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from torch_ctree.cli.console import console, say
+from torch_ctree.cli.runs import check_count, open_model, settings_of
+from torch_ctree.data import Pairs
+from torch_ctree.data.distilling import DISTILLED
+from torch_ctree.data.errors import count, place
+from torch_ctree.data.files import is_jsonl, is_text, write_jsonl
+from torch_ctree.evaluation import answer_all
+from torch_ctree.models import ModelError, Seq2Seq
+from torch_ctree.models.pretrained import SHIPPED, folder_of
+
+
+def distill(
+    run: str,
+    /,
+    *,
+    out: str | None = None,
+    batch_size: int = 100,
+    depth: int | None = None,
+    root: str | None = None,
+    device: str = "auto",
+) -> None:
+    """Write a trained model's answers to its training sources; another learns from them with --data.distilled.
+
+    run: the folder of the teacher's run
+    out: the file to write, whose name ends in .jsonl (default: distilled.jsonl in the run's folder)
+    batch_size: sentences at a time
+    depth: of the tree, which may be another than in training
+    root: the folder with data files (default: as in training)
+    device: cpu, cuda, …
+    """
+    check_count("batch-size", batch_size)
+    path = _path(run, out)
+    model, train = open_model(run, device), settings_of(run, root).data.load().train
+    answers = _answers(model, train, batch_size, depth)
+    kept = sum(not is_text(answer) for answer in answers)
+    targets = (answer if is_text(answer) else target for answer, target in zip(answers, train.targets(), strict=True))
+    write_jsonl(path, zip(train.sources(), targets, strict=True))
+    terminal = console()
+    same = sum(" ".join(a.split()) == " ".join(b.split()) for a, b in zip(answers, train.targets(), strict=True))
+    say(terminal, f"{count(len(train), 'answer')}, {same / len(train):.2%} of them the true target")
+    if kept:
+        say(terminal, f"{count(kept, 'source')} without an answer: the true target stands in its place")
+    say(terminal, f"to learn from them: --data.distilled {path}")
+
+
+def _path(run: str, out: str | None) -> Path:
+    """Where to write; what cannot be is said before anything is computed."""
+    if out is not None:
+        if not is_jsonl(path := place(out)) or path.suffix == ".gz":
+            raise ModelError(f"out: got {out!r}; expected a file whose name ends in .jsonl")
+        return path
+    if (folder := folder_of(run)) == SHIPPED:
+        raise ModelError(f"{run} ships with torch-ctree and is left as it is: say where to write with --out")
+    return folder / DISTILLED
+
+
+def _answers(model: Seq2Seq, train: Pairs, batch_size: int, depth: int | None) -> list[str]:
+    """With a bar."""
+    errors = Console(stderr=True)
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        line = bar.add_task("answering", total=len(train))
+        tell = partial(bar.advance, line)
+        return answer_all(model, train.sources(), batch_size=batch_size, depth=depth, tell=tell)
