@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
@@ -110,11 +111,10 @@ def serve(models: Sequence[Answers], k: int, host: str, port: int | None, tell: 
         footer_links=[],
         max_file_size=1,  # nothing on the page takes a file
     )
-    tell(address)
-    try:
+    with suppress(KeyboardInterrupt):  # whoever has been told may end it at once
+        tell(address)
         Event().wait()
-    except KeyboardInterrupt:
-        blocks.close(verbose=False)
+    blocks.close(verbose=False)
 
 
 def _heading(models: Sequence[Answers]) -> str:
