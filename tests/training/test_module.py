@@ -1,5 +1,6 @@
 import csv
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
