@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
@@ -60,18 +60,20 @@ def page(models: Sequence[Answers], k: int) -> gr.Blocks:
         with gr.Row():
             names, columns = zip(*(_column(list(by_name), n) for n in range(min(2, len(models)))), strict=True)
         chosen = [name for name in names if name is not None]
-        fields = [source, target, show, marks, seed, *chosen]
+        meant = gr.Textbox(visible="hidden")  # source and target as they were when Enter was pressed
+        fields = [source, target, show, marks, seed, meant, *chosen]
 
-        def answered(*given: Any, is_typing: bool = False) -> dict[Any, str]:
-            question = Question.typed(*given[:5])
-            asked = [by_name[name] for name in given[5:]] or models
+        def answered(*given: Any) -> dict[Any, str]:
+            question, is_typing = Question.typed(*given[:5]), given[5] != json.dumps(given[:2])
+            asked = [by_name[name] for name in given[6:]] or models
             with one_at_a_time:
                 answers = [ask(model, question.so_far(model) if is_typing else question, k) for model in asked]
             return dict(zip(columns, map(str, answers), strict=False))
 
-        said = {"outputs": columns, "trigger_mode": "always_last", **AT_ONCE}
-        gr.on([source.change, target.change], partial(answered, is_typing=True), fields, **said)
-        gr.on([*(field.change for field in fields[2:]), source.submit, target.submit], answered, fields, **said)
+        # One event for all of it: the answers of several could come in another order than they were asked for.
+        changes = [field.change for field in fields]
+        gr.on(changes, answered, fields, columns, trigger_mode="always_last", **AT_ONCE)
+        gr.on([source.submit, target.submit], lambda *texts: json.dumps(texts), [source, target], meant, **AT_ONCE)
         shelf.aim(_aimed, [target, show], show, trigger_mode="always_last", **AT_ONCE)
         show.change(lambda show: gr.Row(visible=show == SAMPLES), show, samples, **AT_ONCE)
         another.click(lambda seed: int(seed or 0) + 1, seed, seed, **AT_ONCE)
