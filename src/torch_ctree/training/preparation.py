@@ -56,12 +56,12 @@ def prepare(config: TrainConfig, task: Task) -> Prepared:
             f"vocabulary.min_count: got {config.vocabulary.min_count}, where unknown words are refused; "
             "expected 1, or --vocabulary.unknown replace"
         )
-    remarks = []
-    if config.data.distilled is not None:
-        task = replace(task, sets={**task.sets, "train": distilled(task.train, config.data.distilled)})
-        remarks.append(f"training targets: the answers in {config.data.distilled}")
     source = _encoder(config.vocabulary, task.train.sources(), replaces)
     target = _encoder(config.vocabulary, task.train.targets(), replaces)
+    remarks = []
+    if config.data.distilled is not None:  # after the vocabularies: what another model never says may be right
+        task = replace(task, sets={**task.sets, "train": distilled(task.train, config.data.distilled)})
+        remarks.append(f"training targets: the answers in {config.data.distilled}")
     pairs, validated = task.train, task.sets["validation"]
     if config.data.exchange:
         made = list(_exchanged(config, task))
