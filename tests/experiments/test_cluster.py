@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +337,21 @@ def test_an_address_where_something_else_is(monkeypatch):
         address = f"127.0.0.1:{deaf.getsockname()[1]}"
         with pytest.raises(TrainingError, match=r"^no Ray cluster answers at .* \(nothing for 2 s\); see "):
             run_on_ray(work, [1], address)
+
+
+def hesitant(link: Connection, *given: Any) -> None:
+    """A cluster that answers at the second try, each of which takes its time."""
+    time.sleep(2)
+    link.send(("again",))
+    time.sleep(2)
+    link.send(("refused", "answered"))
+
+
+def test_each_try_has_its_time(monkeypatch):
+    monkeypatch.setattr(cluster, "PATIENCE", 3.0)
+    monkeypatch.setattr(cluster, "_drive", hesitant)
+    with pytest.raises(TrainingError, match=r"^answered$"):
+        run_on_ray(work, [1], "auto")
 
 
 def test_ray_may_not_be_installed(monkeypatch):

@@ -34,7 +34,7 @@ GPUS_EACH = 1 / ON_A_GPU
 """The part of a GPU that a run gets, unless told otherwise."""
 ADDRESS = re.compile(r"(?:ray://)?([^:/\s]+):(\d{1,5})")
 PATIENCE = 60.0
-"""Seconds for a cluster to answer."""
+"""Seconds for a cluster to answer, at each try."""
 CONNECTIONS = 3
 """How often to try, where a head answers and then fails."""
 KNOCK = 10.0
@@ -134,9 +134,9 @@ class _Driver(Generic[J, R]):
 
     def outcomes(self) -> list[Outcome[J, R]]:
         """Hear it all."""
-        if not self.link.poll(PATIENCE):
-            raise TrainingError(_nobody(self.address, f"nothing for {PATIENCE:.0f} s"))
         while len(self.found) < len(self.jobs):
+            if not self.connected and not self.link.poll(PATIENCE):
+                raise TrainingError(_nobody(self.address, f"nothing for {PATIENCE:.0f} s"))
             try:
                 kind, *what = self.link.recv()
             except (EOFError, OSError):
@@ -155,8 +155,8 @@ class _Driver(Generic[J, R]):
             self._done(*what)
         elif kind == "failed":
             self._found(what[0], None, what[1], what[2])
-        elif kind == "connected":
-            self.connected = True
+        elif kind in ("connected", "again"):
+            self.connected = kind == "connected"
         else:
             getattr(self.watcher, kind)(*what)
 
@@ -211,7 +211,7 @@ def _drive(link: Connection, packed: list[bytes], address: str, gpus_each: float
     _fall_silent()
     cluster = None
     try:
-        _connect(address)
+        _connect(link, address)
         link.send(("connected",))
         cluster = _Cluster(link, packed, gpus_each)
         cluster.do_all()
@@ -239,7 +239,7 @@ def _fall_silent() -> None:
     os.close(nowhere)
 
 
-def _connect(address: str) -> None:
+def _connect(link: Connection, address: str) -> None:
     import ray  # noqa: PLC0415  (it may not be installed)
 
     for left in reversed(range(CONNECTIONS)):
@@ -247,10 +247,12 @@ def _connect(address: str) -> None:
             ray.init(address=address, log_to_driver=False)
             return
         except Exception as error:
-            # On a busy machine a head may fail to start the server that it gives each ray:// client.
+            # On a busy machine a head may fail to start the server that it gives each ray:// client, and takes half a
+            # minute to say so.
             if not left or not isinstance(error, ConnectionAbortedError):
                 raise _RefusedError(_nobody(address, error_line(error))) from error
             _disconnect()
+            _send(link, "again")
 
 
 def _disconnect() -> None:
