@@ -1,6 +1,8 @@
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from torch_ctree.trees.vertex import Vertex
 from torch_ctree.viewing.explorer.panel import panel, percent
@@ -68,7 +70,21 @@ def test_words_are_no_html():
 
 @pytest.mark.parametrize(
     ("share", "expected"),
-    [(0.0, "0%"), (1.0, "100.0%"), (0.973, "97.3%"), (0.01, "1.0%"), (0.00123, "0.12%"), (1e-9, "1e-07%")],
+    [
+        (0.0, "0%"),
+        (1.0, "100.0%"),
+        (0.973, "97.3%"),
+        (0.01, "1.0%"),
+        (0.00123, "0.12%"),
+        (0.0001, "0.01%"),
+        (1e-9, "<0.01%"),
+    ],
 )
 def test_percent(share, expected):
     assert percent(share) == expected
+
+
+@given(st.floats(0, 1))
+def test_all_shares_have_room(share):
+    """In their column, which is six digits wide."""
+    assert len(percent(share)) <= len("100.0%")

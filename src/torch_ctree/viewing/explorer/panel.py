@@ -11,6 +11,8 @@ MOST = 8
 """Words of a distribution that are shown."""
 NAMING = 6
 """Words below a vertex that name it."""
+LEAST = 1e-4
+"""The smallest share that is written with its digits."""
 
 
 def panel(vertex: Vertex, path: str, source: Sequence[str]) -> Html:
@@ -37,11 +39,13 @@ def panel(vertex: Vertex, path: str, source: Sequence[str]) -> Html:
 
 
 def percent(share: float) -> str:
-    """A probability; of a small one, the first digits.
+    """A probability; of a small one, the first digits, as far as there is room for them.
 
-    >>> percent(0.973), percent(0.000012), percent(0)
-    ('97.3%', '0.0012%', '0%')
+    >>> percent(0.973), percent(0.00012), percent(0.000012), percent(0)
+    ('97.3%', '0.012%', '<0.01%', '0%')
     """
+    if 0 < share < LEAST:
+        return f"<{LEAST:.2%}"
     return f"{share:.1%}" if share >= 0.01 else f"{100 * share:.2g}%"
 
 
