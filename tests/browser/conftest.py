@@ -47,10 +47,13 @@ class Server:
             self.said += line
         return address
 
-    def stop(self) -> int:
+    def stop(self) -> None:
         with self.process:
-            self.process.send_signal(signal.SIGINT)
-            return self.process.wait(timeout=30)
+            if "http" not in self.said:  # nobody asked for its pages, which may not be there yet
+                self.process.kill()
+                return
+            self.process.send_signal(signal.SIGINT)  # Ctrl-C is how one ends it
+            assert self.process.wait(timeout=30) == 0
 
 
 def free_ports(count: int) -> list[str]:
@@ -63,15 +66,22 @@ def free_ports(count: int) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def address() -> Iterator[Callable[[str], str]]:
+def beginner(tmp_path_factory) -> Path:
+    """The folder of a run that has learned for a short time; it is there when a page shows it."""
+    return tmp_path_factory.mktemp("runs") / "beginner"
+
+
+@pytest.fixture(scope="session")
+def address(beginner) -> Iterator[Callable[[str], str]]:
     """Where a page is; all are made at once, and one that is asked for is waited for."""
-    one, several, real = free_ports(3)
+    one, several, shipped, both = free_ports(4)
     fakes = Server("tests.browser.serving", one, several)
-    trained = Server("torch_ctree", "view", "example", "--port", real)
-    at = {"one": (fakes, one), "two": (fakes, several), "real": (trained, real)}
+    example = Server("torch_ctree", "view", "example", "--port", shipped)
+    beside = Server("tests.browser.learning", str(beginner), both)
+    at = {"one": (fakes, one), "two": (fakes, several), "shipped": (example, shipped), "both": (beside, both)}
     yield lambda name: at[name][0].wait_for(f"http://127.0.0.1:{at[name][1]}/")
-    for server in (fakes, trained):
-        assert server.stop() == 0  # Ctrl-C is how one ends it
+    for server in (fakes, example, beside):
+        server.stop()
 
 
 @pytest.fixture(scope="session")
@@ -145,10 +155,10 @@ class Visitor:
     def choose(self, name: str) -> None:
         self.page.get_by_label(name, exact=True).check()
 
-    def saved(self, name: str) -> tuple[str, str]:
-        """(the name of the file, what is in it)"""
+    def saved(self, name: str, n: int = 0) -> tuple[str, str]:
+        """(the name of the file, what is in it): of a column."""
         with self.page.expect_download() as waiting:
-            self.button(name).click()
+            self.answer(n).get_by_role("button", name=name, exact=True).click()
         return waiting.value.suggested_filename, Path(waiting.value.path()).read_text()
 
     def picture(self, name: str) -> None:

@@ -6,10 +6,13 @@ import time
 import pytest
 from nltk import Tree
 
+from torch_ctree import Seq2Seq, TreePosterior
 from torch_ctree.viewing.as_json import from_json
 
-from .conftest import DESKTOP, PHONE
+from .conftest import PHONE
 
+COMMAND, ACTIONS = "jump twice and walk left", "I_JUMP I_JUMP I_TURN_LEFT I_WALK"
+DOUBTFUL = f"I_JUMP {ACTIONS}"
 LONG = "run thrice and jump twice and look"
 
 
@@ -20,6 +23,11 @@ def words(visitor, n: int = 0) -> str:
 def see(visitor, text: str, n: int = 0) -> None:
     """Wait for an answer."""
     visitor.answer(n).get_by_text(text, exact=True).first.wait_for()
+
+
+def see_any(visitor, n: int = 0) -> None:
+    """Wait for any answer."""
+    visitor.answer(n).locator(".text").wait_for()
 
 
 # --- a sentence and its tree ------------------------------------------------------------------------------------------
@@ -61,7 +69,6 @@ def test_a_vertex_says_what_is_known_of_it(visit):
         "40.0%",
     ]
     assert me.vertex("1").get_attribute("aria-pressed") == "true"
-    me.picture("vertex")
     me.press("1.1")
     assert me.panel().locator("h3").inner_text() == "“WALK” a word"
     assert me.page.locator('.answer:visible g.vertex[aria-pressed="true"]').count() == 1
@@ -110,7 +117,6 @@ def test_samples(visit):
     see(me, "seed 1, probability 0.368")
     assert words(me) == "JUMP JUMP"
     assert me.page.get_by_label("Seed").input_value() == "1"
-    me.picture("sample")
     me.page.get_by_label("Seed").fill("2")
     see(me, "JUMP JUMP WALK")
     me.page.get_by_label("Seed").fill("")
@@ -133,7 +139,6 @@ def test_the_trees_of_a_target(visit):
     assert "50%" in me.page.locator(".triangle svg text").all_text_contents()
     me.button("next").click()
     assert me.page.locator(".place").inner_text() == "2 of 5, probability 0.25 given the target"
-    me.picture("target")
     me.target.fill("")
     see(me, "JUMP JUMP")
     me.target.fill("LOOK " * 9)
@@ -150,7 +155,6 @@ def test_examples_right_and_wrong_are_a_click_away(visit):
     see(me, "✗ not the target, which is RUN RUN RUN JUMP JUMP LOOK LOOK")
     assert me.source.input_value() == LONG
     assert me.target.input_value() == "RUN RUN RUN JUMP JUMP LOOK LOOK"
-    me.picture("example")
     me.choose("Target’s trees")
     me.page.locator(".place").get_by_text("given the target").wait_for()
     me.button("walk twice").click()
@@ -210,7 +214,6 @@ def test_two_models_side_by_side(visit):
     assert left["x"] + left["width"] < right["x"]
     me.button("next", 1).click()  # each for itself
     assert [place[:6] for place in me.page.locator(".place").all_inner_texts()] == ["1 of 5", "2 of 5"]
-    me.picture("two")
     headings = me.page.locator(".examples h4").all_inner_texts()
     assert headings == ["Right with both 2", "Right only with fake 2", "Right only with quiet 2"]
     me.page.get_by_label("Model 2").click()
@@ -246,7 +249,6 @@ def test_unknown_words(visit):
     me.source.fill("jmp twice qqq")
     me.note().get_by_text("Unknown in a source: 'jmp' (jump?), 'qqq'. Known are jump, walk,").wait_for()
     assert me.answer().count() == 0
-    me.picture("unknown")
     me.source.fill("tw")
     me.source.press("Enter")  # it is meant
     me.note().get_by_text("Unknown in a source: 'tw'").wait_for()
@@ -300,7 +302,7 @@ def test_nothing(visit, text):
 
 
 def test_by_keyboard_alone(visit):
-    me = visit()
+    me = visit("shipped")
     keys = me.page.keyboard
 
     def focused(script: str = "e.getAttribute('aria-label') || e.textContent") -> str:
@@ -314,14 +316,17 @@ def test_by_keyboard_alone(visit):
         pytest.fail(f"no way to {text}")
 
     me.source.focus()
-    keys.type("jump twice and walk")
+    keys.type(COMMAND)
     keys.press("Enter")
-    see(me, "JUMP JUMP WALK")
+    see(me, ACTIONS)
     tab_to("next")
     keys.press("Enter")
     assert me.page.locator(".place").inner_text().startswith("2 of 5")
     assert focused() == "next"
-    tab_to("constituent: JUMP JUMP WALK")
+    tab_to("previous")
+    keys.press("Enter")
+    see(me, ACTIONS)
+    tab_to(f"constituent: {ACTIONS}")
     outline = "getComputedStyle(e.querySelector('.hit')).stroke"
     assert focused(outline) != "none"
     for key, path in (
@@ -350,63 +355,91 @@ def test_by_keyboard_alone(visit):
 
 
 def test_examples_and_choices_by_keyboard(visit):
-    me = visit()
-    me.button("walk twice").focus()
+    me = visit("shipped")
+    me.button("jump").focus()
     me.page.keyboard.press("Enter")
-    see(me, "WALK WALK")
+    see(me, "I_JUMP")
     me.page.get_by_label("Samples").focus()
     me.page.keyboard.press("Space")
-    see(me, "seed 0, probability 0.368")
+    me.answer().locator(".about").get_by_text("seed 0, probability").wait_for()
     me.button("Sample another").focus()
     me.page.keyboard.press("Enter")
-    see(me, "seed 1, probability 0.368")
+    me.answer().locator(".about").get_by_text("seed 1, probability").wait_for()
     me.page.get_by_label("probabilities").focus()
     me.page.keyboard.press("Space")
-    me.drawing().get_by_text("∧%: probability of a split").wait_for()
+    me.drawing().get_by_text("% at a word: its probability there").wait_for()
+
+
+FITS = "document.documentElement.scrollWidth <= innerWidth && innerWidth == 390"
 
 
 @pytest.mark.parametrize("server", ["one", "two"])
-def test_on_a_phone(visit, server):
+def test_wide_trees_on_a_phone(visit, server):
     me = visit(server, size=PHONE)
     me.source.fill("run thrice and jump thrice and look thrice and walk thrice")
     see(me, "RUN RUN RUN JUMP JUMP JUMP LOOK LOOK LOOK WALK WALK WALK")
-    fits = "document.documentElement.scrollWidth <= innerWidth && innerWidth == 390"
-    assert me.page.evaluate(fits)
+    assert me.page.evaluate(FITS)
     me.vertex("1").locator(".hit").tap()
     assert me.panel().get_attribute("data-path") == "1"
-    if server == "one":
-        me.source.fill("jump twice and walk")
-        see(me, "JUMP JUMP WALK")
-        me.picture("phone")
-    else:
-        top, below = (me.page.locator(".block.ctree-column").nth(n).bounding_box() for n in (0, 1))
-        assert top["y"] + top["height"] <= below["y"]
     me.target.fill("RUN WALK RUN LOOK RUN WALK")
     me.page.locator(".triangle svg").first.wait_for()
-    assert me.page.evaluate(fits)
+    assert me.page.evaluate(FITS)
+
+
+@pytest.mark.parametrize("server", ["shipped", "both"])
+def test_on_a_phone(visit, server):
+    me = visit(server, size=PHONE)
+    me.source.fill(COMMAND)
+    see(me, ACTIONS)
+    assert me.page.evaluate(FITS)
+    me.vertex("1").locator(".hit").tap()
+    assert me.panel().locator("h3").inner_text() == "“I_TURN_LEFT I_WALK” 2 words, in 2 parts"
+    if server == "shipped":
+        me.picture("phone")
+    else:
+        see_any(me, 1)
+        top, below = (me.page.locator(".block.ctree-column").nth(n).bounding_box() for n in (0, 1))
+        assert top["y"] + top["height"] <= below["y"]
+    me.target.fill(DOUBTFUL)
+    me.page.locator(".triangle svg").first.wait_for()
+    assert me.page.evaluate(FITS)
 
 
 def test_in_the_dark(visit):
-    me = visit(color_scheme="dark")
-    me.source.fill("jump twice and walk")
-    see(me, "JUMP JUMP WALK")
+    me = visit("shipped", color_scheme="dark")
+    me.source.fill(COMMAND)
+    see(me, ACTIONS)
     colours = me.page.evaluate(
         "[document.querySelector('.answer:not([hidden]) .text'), document.body]"
         ".map((e, n) => getComputedStyle(e)[n ? 'backgroundColor' : 'color'].match(/\\d+/g).map(Number))"
     )
     assert min(colours[0][:3]) > 200
     assert max(colours[1][:3]) < 60
+    me.target.fill(DOUBTFUL)
+    me.page.locator(".place").get_by_text("given the target").wait_for()
     me.choose("confidence")
     me.drawing().get_by_text("posterior probability of the constituent").wait_for()
     me.picture("dark")
 
 
-# --- a trained model --------------------------------------------------------------------------------------------------
+# --- trained models ---------------------------------------------------------------------------------------------------
+
+
+def saved_tree(visitor, n: int = 0) -> tuple[str, Tree]:
+    """(the answer, its tree): of a column, from a file."""
+    found = json.loads(visitor.saved("JSON", n)[1])
+    return found["text"], from_json(found["tree"]).to_nltk()
+
+
+def best(run: str) -> tuple[str, Tree | str | None]:
+    """The same, of the model itself."""
+    (answer,) = Seq2Seq.from_pretrained(run).answer(COMMAND)
+    return answer.text, answer.tree
 
 
 def test_the_model_that_ships(visit, capsys):
     began = time.perf_counter()
-    me = visit("real", size=DESKTOP)
+    me = visit("shipped")
     opened = time.perf_counter()
     me.source.press_sequentially("jump around left twice and walk")
     typed = time.perf_counter()
@@ -426,5 +459,55 @@ def test_the_model_that_ships(visit, capsys):
     see(me, "✓ just the target")
     me.choose("Target’s trees")
     me.page.locator(".triangle svg").wait_for()
-    me.source.fill("jump aroundd")
-    me.note().get_by_text("'aroundd' (around?)").wait_for()
+    me.target.fill("")
+    me.source.fill("jump aroundd twise")
+    me.note().get_by_text("'aroundd' (around?), 'twise' (twice?)").wait_for()
+    me.picture("unknown")
+
+
+def test_what_is_saved_is_what_the_model_says(visit):
+    me = visit("shipped")
+    me.source.fill(COMMAND)
+    see(me, ACTIONS)
+    assert saved_tree(me) == best("example")
+    assert me.drawing().all_text_contents() == ACTIONS.split()
+    assert all(content.count("I\\_JUMP") == 2 for _, content in [me.saved("LaTeX")])
+    assert me.saved("SVG")[1].count("I_JUMP<") == 2
+
+
+def test_the_trees_of_a_doubtful_target(visit):
+    """With one jump too many."""
+    me = visit("shipped")
+    me.source.fill(COMMAND)
+    me.target.fill(DOUBTFUL)
+    place = me.page.locator(".place")
+    place.get_by_text("given the target").wait_for()
+    posterior = Seq2Seq.from_pretrained("example").parse(COMMAND, DOUBTFUL)
+    assert isinstance(posterior, TreePosterior)
+    shares = posterior.topk(2).log_prob.exp().flatten().tolist()
+    assert place.inner_text().startswith(f"1 of 5, probability {shares[0]:.3g} ")
+    me.picture("target")
+    me.button("next").click()
+    assert place.inner_text().startswith(f"2 of 5, probability {shares[1]:.3g} ")
+    assert f"{posterior.entropy().item():.3f} nats" in me.page.locator(".facts").inner_text()
+
+
+def test_a_beginner_beside_the_model_that_ships(visit, beginner):
+    me = visit("both")
+    me.source.fill(COMMAND)
+    see(me, ACTIONS, 0)
+    see_any(me, 1)
+    assert saved_tree(me, 0) == best("example")
+    assert saved_tree(me, 1) == best(str(beginner))
+    kinds = me.page.locator(".examples h4").all_inner_texts()
+    assert [kind.rpartition(" ")[0] for kind in kinds] == ["Right with both", "Right only with example"]
+    row = me.page.locator(".examples", has_text="Right only with example")
+    row.get_by_role("button").first.click()
+    see(me, "✓ just the target", 0)
+    me.answer(1).get_by_text("✗ not the target, which is").wait_for()
+    me.picture("example")
+    me.page.locator(".examples").first.get_by_role("button").nth(1).click()
+    for n in (0, 1):
+        see(me, "✓ just the target", n)
+    me.press("1", 1)
+    me.picture("two")
