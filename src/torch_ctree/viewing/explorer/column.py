@@ -39,7 +39,7 @@ def column(shown: Sequence[Shown], notes: Sequence[str], look: Look, more: Html 
     """
     said = tag("div", *(tag("p", note, class_="note") for note in notes if note), role="status")
     parts = [_answer(one, n, len(shown), look) for n, one in enumerate(shown)]
-    return joined(said, _moving(len(shown)), *parts, more)
+    return joined(said, _moving(len(shown)), *parts, tag("div", more, class_="more") if more else NOTHING)
 
 
 def _moving(count: int) -> Html:
@@ -72,9 +72,8 @@ def _with_tree(shown: Shown, tree: Vertex, look: Look) -> list[Html]:
         tag("button", name, type="button", data_save=ending)
         for name, ending in (("SVG", "svg"), ("LaTeX", "tex"), ("JSON", "json"))
     )
-    drawn = tag(
-        "div", tag("div", Html(drawing), class_="tree"), tag("p", "Save the tree as ", *buttons, class_="saving")
-    )
+    saving = tag("p", "Save the tree as ", *buttons, class_="saving")
+    drawn = tag("div", tag("div", Html(drawing), class_="tree"), saving, class_="drawn")
     known = tag("div", *about, class_="panels", aria_live="polite")
     hidden = (tag("pre", Html(escape(content)), data_file=ending, hidden="") for ending, content in files.items())
     return [tag("div", drawn, known, class_="seen"), *hidden]
