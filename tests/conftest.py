@@ -22,6 +22,8 @@ if not torch.cuda.is_available():
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: tests of Ctrl-C would wait forever
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+torch.set_num_threads(1)  # as in the processes that are compared with; and other tests may run at the same time
+
 # The same examples everywhere, and no limit on how long one may take: a first call compiles.
 settings.register_profile("exact", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("exact")

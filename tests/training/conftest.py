@@ -1,18 +1,8 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.training.runs import outcome, settings, train
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """As in the processes that are compared with; and other tests may run at the same time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
