@@ -34,10 +34,10 @@ test: $(STAMP)dev
 
 # In one process: the pages are served once for all tests.
 test-browser: $(STAMP)dev
-	CTREE_BROWSER="$$(./find-chromium)" $(BIN)/python -m pytest tests/browser
+	browser=$$(./find-chromium) && CTREE_BROWSER="$$browser" $(BIN)/python -m pytest tests/browser
 
-screenshots: $(STAMP)dev
-	CTREE_SCREENSHOTS=docs/figures CTREE_BROWSER="$$(./find-chromium)" $(BIN)/python -m pytest tests/browser
+screenshots: export CTREE_SCREENSHOTS = docs/figures
+screenshots: test-browser
 
 lint: $(STAMP)dev $(STAMP)docs
 	$(BIN)/ruff check .
