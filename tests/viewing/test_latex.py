@@ -1,4 +1,6 @@
 import re
+import shutil
+import subprocess
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,10 @@ def tree_of(text: str) -> str:
     return text.split("  }\n", 1)[1].removesuffix("\\end{forest}\n").strip()
 
 
+def on_one_line(text: str) -> str:
+    return "".join(line.strip() for line in tree_of(text).splitlines())
+
+
 def test_by_hand():
     assert tree_of(forest(balanced(["jump", "I_RUN", "50%"]))) == r"[[[{jump}][{I\_RUN}]][{50\%}]]"
     assert tree_of(forest("walk")) == "[{walk}]"
@@ -26,12 +32,24 @@ def test_by_hand():
 
 
 def test_what_is_known():
-    colours = "rounded corners=0.4em, text=black, fill={rgb,255:red,103;green,191;blue,192}"
+    colours = "rounded corners=0.4em, text=black, fill=sure3!0!sure2"
     number = r"\scriptsize \ensuremath{\wedge}75\%"
     words = r"[{a\\\scriptsize 25\%}][{b\\\scriptsize 25\%}]"
     text = forest(known(balanced(["a", "b"])), FULL)
-    assert "".join(line.strip() for line in tree_of(text).splitlines()) == rf"[{{50\%\\{number}}}, {colours}{words}]"
+    assert on_one_line(text) == rf"[{{50\%\\{number}}}, {colours}{words}]"
     assert text.startswith("% % in colour: posterior probability of the constituent\n")
+    assert "\\definecolor{sure2}{HTML}{67BFC0}\n" in text
+    assert "definecolor" not in forest(balanced(["a", "b"]), FULL)
+
+
+def test_from_left_to_right():
+    tree, sideways = known(balanced(["a", "b"])), Look(probabilities=True, sideways=True)
+    assert "grow'=east" in forest(tree, sideways)
+    words = r"[{a\ \scriptsize 25\%}][{b\ \scriptsize 25\%}]"
+    assert on_one_line(forest(tree, sideways)) == rf"[{{\scriptsize \ensuremath{{\wedge}}75\%}}{words}]"
+    wide = balanced(["longer"] * 40)
+    assert "grow'=east" in forest(wide)
+    assert "grow'=east" not in forest(wide, Look(sideways=False))
 
 
 @pytest.mark.parametrize(
@@ -42,6 +60,8 @@ def test_what_is_known():
         ("\\frac{~}", r"\textbackslash{}frac\{\textasciitilde{}\}"),
         ("a\x07", r"a\textbackslash{}x07"),
         ("--", "{-}{-}"),
+        ("?`", r"?{\char96}"),
+        (",,", "{,}{,}"),
         ("<script>", r"\textless{}script\textgreater{}"),
         ("熊 é", "熊 é"),
     ],
@@ -83,3 +103,21 @@ def test_a_whole_document():
 
 def test_any_depth():
     assert forest(chain(DEEP)).count("[{") == len(DEEP)
+
+
+TYPESET = {
+    "what TeX reads otherwise": (balanced([*r"""%_^$#&\~{}[]<>|"'`-,=·×@!""", "\\frac{~}", "?`", "--", ""]), Look()),
+    "all that is known": (known(balanced(["a"] * 5)), FULL),
+    "from left to right": (known(balanced(["a"] * 5)), Look(probabilities=True, confidence=True, sideways=True)),
+    "folded": (known(balanced(["a"] * 8)), Look(confidence=True, fold=True)),
+    "deep": (chain([f"w{n}" for n in range(200)]), Look()),
+}
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs LaTeX, with the package forest")
+@pytest.mark.parametrize(("tree", "look"), TYPESET.values(), ids=TYPESET)
+def test_latex_takes_it(tmp_path, tree, look):
+    (tmp_path / "tree.tex").write_text(forest(tree, look, standalone=True))
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tree.tex"]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout[-2000:]

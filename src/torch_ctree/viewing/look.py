@@ -76,10 +76,20 @@ def colour(share: float) -> str:
     >>> colour(0.0), colour(1.0)
     ('#f2f0c8', '#27408b')
     """
-    place = within(share) * (len(SCALE) - 1)
-    n = min(int(place), len(SCALE) - 2)
-    mixed = [a + (b - a) * (place - n) for a, b in zip(_channels(SCALE[n]), _channels(SCALE[n + 1]), strict=True)]
+    n, way = place(share)
+    mixed = [a + (b - a) * way for a, b in zip(_channels(SCALE[n]), _channels(SCALE[n + 1]), strict=True)]
     return "#" + "".join(f"{round(channel):02x}" for channel in mixed)
+
+
+def place(share: float) -> tuple[int, float]:
+    """Where a confidence is in the scale: after which of its colours, and which part of the way to the next.
+
+    >>> place(0.5), place(0.625), place(1.0)
+    ((2, 0.0), (2, 0.5), (3, 1.0))
+    """
+    steps = within(share) * (len(SCALE) - 1)
+    n = min(int(steps), len(SCALE) - 2)
+    return n, steps - n
 
 
 def within(share: float) -> float:
