@@ -9,7 +9,7 @@ STAMP := .venv/.installed-
 help:
 	@echo "make demo    train a small model on SCAN, test it, show three trees: some minutes"
 	@echo "make test    the tests"
-	@echo "make test-browser  the tests of ctree view, in a real Chromium"
+	@echo "make test-browser  the tests of ctree view and of the documentation, in a real Chromium"
 	@echo "make screenshots   the same; takes the pictures of docs/explorer.md"
 	@echo "make lint    ruff, pyright, import-linter"
 	@echo "make bench   time every backend and the reading of data, write benchmarks/results/"
@@ -33,7 +33,7 @@ test: $(STAMP)dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 # In one process: the pages are served once for all tests.
-test-browser: $(STAMP)dev
+test-browser: $(STAMP)dev $(STAMP)docs
 	browser=$$(./find-chromium) && CTREE_BROWSER="$$browser" $(BIN)/python -m pytest tests/browser
 
 screenshots: export CTREE_SCREENSHOTS = docs/figures
