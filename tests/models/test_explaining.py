@@ -44,6 +44,24 @@ def test_the_factors_of_the_vertices_make_the_probability_of_the_answer(settings
         assert math.log(joint(one.tree)) == pytest.approx(one.log_prob)
 
 
+def test_a_grammars_answers_have_the_probability_of_all_their_trees():
+    model = tiny_model(**GRAMMAR, depth=3)
+    for one in [*explain(model, SOURCE), *explain(model, SOURCE, k=3), *explain_samples(model, SOURCE, 3)]:
+        assert one.log_prob == pytest.approx(explain_target(model, SOURCE, one.text).log_prob)
+
+
+@pytest.mark.parametrize("settings", [GRAMMAR, CTREES["om+ctree+mlp"], SEQUENTIAL["om+gru+mlp"]])
+@pytest.mark.parametrize("count", [0, -1, 1.5])
+def test_counts_that_are_none(settings, count):
+    model = tiny_model(**settings)
+    with pytest.raises(ValueError, match="k: got"):
+        explain(model, SOURCE, k=count)
+    with pytest.raises(ValueError, match="count: got"):
+        explain_samples(model, SOURCE, count)
+    with pytest.raises(ValueError, match="k: got"):
+        explain_target(model, SOURCE, "t0", k=count)
+
+
 @pytest.mark.parametrize("settings", WITH_TREES.values(), ids=WITH_TREES)
 def test_what_sums_to_one(settings):
     model = tiny_model(**settings)

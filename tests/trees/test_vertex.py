@@ -3,6 +3,8 @@ from nltk import Tree
 
 from torch_ctree.trees.vertex import Vertex, from_below
 
+from ..viewing.trees import chain
+
 SENTENCE = Tree.fromstring("(S (NP the dog) (VP barks))")
 
 
@@ -27,3 +29,19 @@ def test_no_tree_is_too_deep():
     again = Vertex.of(deep.to_nltk())
     assert again.leaves == deep.leaves
     assert from_below(again, lambda _, below: 1 + max(below, default=0)) == 5001
+
+
+def test_equal_and_shown_however_deep():
+    one, other, third = (chain(["a"] * 2000), chain(["a"] * 2000), chain(["a"] * 1999 + ["b"]))
+    assert one == other != third
+    assert hash(one) == hash(other)
+    assert repr(third).endswith("'b'" + 1999 * ")" + ">")
+
+
+def test_equal_only_if_all_is():
+    a, b = Vertex("a"), Vertex("b")
+    assert repr(Vertex(children=(a, b), label="NP")) == "<Vertex (NP 'a' 'b')>"
+    assert Vertex(children=(a, b)) != Vertex(children=(b, a))
+    assert Vertex(children=(a, Vertex(children=(b,)))) != Vertex(children=(Vertex(children=(a,)), b))
+    assert Vertex("a", emission=0.5) != a
+    assert a != "a"

@@ -1,6 +1,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -79,3 +80,12 @@ def test_what_is_not_a_tree(found, said):
     with pytest.raises(DataError, match=said) as error:
         from_json(found)
     assert "\n" not in str(error.value)
+
+
+def test_numbers_of_numpy():
+    assert json.loads(json.dumps(as_json(Vertex("a", emission=np.float32(0.5))))) == as_json(Vertex("a", emission=0.5))
+
+
+def test_numbers_without_end():
+    with pytest.raises(DataError, match="vertex 0, emission: got"):
+        from_json({"vertices": [{"word": "a", "emission": 10**400}]})

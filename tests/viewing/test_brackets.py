@@ -53,3 +53,15 @@ def test_any_depth():
     text = brackets(chain(DEEP))
     assert text.count("(") == text.count(")") == len(DEEP) - 1
     assert [word.rstrip(")") for word in text.split() if word != "(·"] == DEEP
+
+
+@pytest.mark.parametrize(
+    "word", ["-LRB-", "-EMPTY-", "-U0041-", "-U0041(", "-UFFFFFF-", "-U10FFFF-", "a-b", "-", "\U0010ffff"]
+)
+def test_words_that_look_like_brackets(word):
+    tree = Vertex(children=(Vertex(word), Vertex("x")), label=word)
+    assert read(brackets(tree)) == tree
+
+
+def test_what_is_no_character_stays():
+    assert unspelled("-UFFFFFF-") == "-UFFFFFF-"

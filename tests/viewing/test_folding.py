@@ -1,5 +1,5 @@
 import pytest
-from nltk import Tree
+from nltk import ParentedTree, Tree
 
 from torch_ctree.data import scan
 from torch_ctree.trees.vertex import Vertex
@@ -81,3 +81,14 @@ def test_deep_trees():
     for _ in range(1500):
         alike = Tree("·", ["a", alike])
     assert str(fold(alike)) == "(×1501 (· a))" or str(fold(alike)) == "(×1501 a)"
+
+
+@pytest.mark.parametrize("text", ["(S (NP a b) (VP (NP a b)))", "(S (VP (NP a b)) (NP a b))"])
+def test_which_comes_first_does_not_matter(text):
+    assert folded(text) == "(×2 (NP a b))"
+
+
+def test_labels_without_anything_below_are_words():
+    tree = Tree.fromstring("(S (A) (B))")
+    assert fold(Vertex.of(tree)).leaves == ("A", "B")
+    assert str(fold(ParentedTree.fromstring("(S (NP) (VP a))"))) == "(S (NP ) (VP a))"

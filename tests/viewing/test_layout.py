@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given, settings
 
 from torch_ctree.trees.vertex import Vertex
 from torch_ctree.viewing import Look
-from torch_ctree.viewing.layout import Layout, layout
+from torch_ctree.viewing.layout import Box, Layout, Place, layout
 from torch_ctree.viewing.text import ems, visible
 
 from .trees import DEEP, MANY, balanced, chain, known, trees
@@ -103,3 +104,34 @@ def test_notes():
     assert layout(tree, Look(probabilities=True)).swatches == ()
     lowest = max(place.box.y + place.box.height for place in drawn.places)
     assert all(lowest < note.y < drawn.height for note in drawn.notes)
+
+
+@pytest.mark.parametrize("sideways", [False, True])
+@pytest.mark.parametrize("look", [Look(True, True), Look(confidence=True), Look(probabilities=True)])
+def test_what_vertices_say_does_not_overlap_however_deep(look, sideways):
+    """Of vertices in a line from the root, each below one alone."""
+    tree = Vertex("c")
+    for _ in range(60):
+        tree = Vertex(children=(tree,), label="NP", split=0.75, confidence=0.5)
+    drawn = layout(tree, replace(look, sideways=sideways))
+    for above, below in pairwise(drawn.places):
+        assert not any(overlap(one, other) for one in extents(above) for other in extents(below))
+
+
+def extents(place: Place) -> list[Box]:
+    """What a label with its frame, and a number, take."""
+    found = [place.box] if place.vertex.children else []
+    for text in place.texts[len(found) :]:
+        length = ems(text.content) * text.size
+        left = text.x - {"start": 0, "middle": length / 2, "end": length}[text.anchor]
+        found.append(Box(left, text.y - 0.75 * text.size, length, 0.75 * text.size))
+    return found
+
+
+def overlap(one: Box, other: Box) -> bool:
+    return (
+        one.x < other.x + other.width
+        and other.x < one.x + one.width
+        and one.y < other.y + other.height
+        and other.y < one.y + one.height
+    )

@@ -13,6 +13,7 @@ from torch_ctree.models.decoders import TreeDecoder
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.seq2seq import Seq2Seq
 from torch_ctree.trees import Derivation, LatentTree, TreePosterior
+from torch_ctree.trees.checks import check_count
 from torch_ctree.trees.topology import with_ancestors
 from torch_ctree.trees.vertex import Vertex
 
@@ -25,7 +26,7 @@ class Explained:
     """Its words as the model reads them."""
     text: str
     log_prob: float
-    """As in ``Answer``."""
+    """As in ``Answer``, but by a grammar over all its trees."""
     tree: Vertex | None
     """From a tree decoder."""
     spans: tuple[tuple[float, ...], ...] | None
@@ -49,11 +50,12 @@ class Parsed:
     """As in ``Explained``."""
 
 
+@torch.no_grad()
 def explain(model: Seq2Seq, source: str, k: int = 1, depth: int | None = None) -> list[Explained]:
     """The k best answers to a source, best first; fewer where there are not so many."""
+    check_count("k", k)
     encoding = model.encode(model.batch([source]))
-    with torch.no_grad():
-        found = model.decoder.topk(encoding, k, None, depth)[:, 0]
+    found = model.decoder.topk(encoding, k, None, depth)[:, 0]
     if isinstance(model.decoder, TreeDecoder) and found.derivation is not None:
         return _explained(model, source, encoding, found.derivation, depth)
     spelled = (model.spelled(found, rank) for rank in range(k))
@@ -61,30 +63,32 @@ def explain(model: Seq2Seq, source: str, k: int = 1, depth: int | None = None) -
     return [Explained(words, one.text, one.log_prob, None, None) for one in spelled if one is not None]
 
 
+@torch.no_grad()
 def explain_samples(
     model: Seq2Seq, source: str, count: int, seed: int = 0, depth: int | None = None
 ) -> list[Explained]:
     """Answers of a tree decoder drawn at random, each with its tree; the same for the same seed."""
+    check_count("count", count)
     batch = model.batch([source])
-    with torch.no_grad(), torch.random.fork_rng(devices=[] if model.device.type == "cpu" else [model.device]):
+    with torch.random.fork_rng(devices=[] if model.device.type == "cpu" else [model.device]):
         torch.manual_seed(seed)
         drawn = model.distribution(batch, depth).sample((count,))[:, 0]
     return _explained(model, source, model.encode(batch), drawn, depth)
 
 
+@torch.no_grad()
 def explain_target(model: Seq2Seq, source: str, target: str, k: int = 1, depth: int | None = None) -> Parsed:
     """The k best trees of a target given its source; of a grammar one."""
+    check_count("k", k)
     batch = model.batch([source], [target])
-    encoding = model.encode(batch)
-    with torch.no_grad():
-        posterior = model.distribution(batch, depth).posterior(batch.target, batch.target_lengths)
-        if isinstance(posterior, TreePosterior):
-            best, entropy = posterior.topk(k)[:, 0], max(0.0, posterior.entropy()[0].item())
-        else:
-            best, entropy = model.best_trees(posterior), None
-        spans = posterior.span_marginals()
-        best = best[best.log_prob > -math.inf]
-        trees = _vertices(model, encoding, best, spans.expand(len(best.lengths), -1, -1).tolist(), depth)
+    posterior = model.distribution(batch, depth).posterior(batch.target, batch.target_lengths)
+    if isinstance(posterior, TreePosterior):
+        best, entropy = posterior.topk(k)[:, 0], max(0.0, posterior.entropy()[0].item())
+    else:
+        best, entropy = model.best_trees(posterior), None
+    spans = posterior.span_marginals()
+    best = best[best.log_prob > -math.inf]
+    trees = _vertices(model, model.encode(batch), best, spans.expand(len(best.lengths), -1, -1).tolist(), depth)
     shares = best.log_prob.exp().tolist()
     return Parsed(
         _words(model.source, source),
@@ -102,17 +106,16 @@ def _explained(
     """Derivations of one source, (k, N); those that are not there are left out."""
     assert isinstance(model.decoder, TreeDecoder)
     trees = trees[trees.lengths > 0]
-    with torch.no_grad():
-        dist = model.decoder.distribution(encoding, depth)
-        if isinstance(dist, LatentTree):
-            posterior = dist.posterior(trees.tokens[:, None], trees.lengths[:, None])
-            marginals = posterior.span_marginals()[:, 0].tolist()
-        else:
-            rows = dist.rows(torch.zeros_like(trees.lengths))
-            marginals = rows.posterior(trees.tokens, trees.lengths).span_marginals().tolist()
-        vertices = _vertices(model, encoding, trees, marginals, depth)
+    dist = model.decoder.distribution(encoding, depth)
+    if isinstance(dist, LatentTree):
+        posterior = dist.posterior(trees.tokens[:, None], trees.lengths[:, None])
+        marginals, log_probs = posterior.span_marginals()[:, 0].tolist(), trees.log_prob.tolist()
+    else:
+        posterior = dist.rows(torch.zeros_like(trees.lengths)).posterior(trees.tokens, trees.lengths)
+        marginals, log_probs = posterior.span_marginals().tolist(), posterior.log_evidence().tolist()
+    vertices = _vertices(model, encoding, trees, marginals, depth)
     words, found = _words(model.source, source), []
-    rows = zip(vertices, marginals, trees.tokens.tolist(), trees.lengths.tolist(), trees.log_prob.tolist(), strict=True)
+    rows = zip(vertices, marginals, trees.tokens.tolist(), trees.lengths.tolist(), log_probs, strict=True)
     for vertex, spans, tokens, length, log_prob in rows:
         found.append(Explained(words, model.target.decode(tokens[:length]), log_prob, vertex, _spans(spans, length)))
     return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ Made = TypeVar("Made")
 LABEL = "·"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Vertex:
     """A vertex of one tree, with all below it. What is not known is None, or empty.
 
@@ -47,7 +48,7 @@ class Vertex:
 
     @classmethod
     def of(cls, tree: Tree | str) -> Vertex:
-        """An ``nltk.Tree``, of which nothing else is known.
+        """An ``nltk.Tree``, of which nothing else is known. What has a label and nothing below it is a word.
 
         >>> from nltk import Tree
         >>> Vertex.of(Tree.fromstring("(S (NP the dog) barks)")).leaves
@@ -55,9 +56,9 @@ class Vertex:
         """
 
         def made(part: Any, children: list[Vertex]) -> Vertex:
-            if hasattr(part, "label"):
+            if children:
                 return cls(children=tuple(children), label=str(part.label()))
-            return cls(str(part))
+            return cls(str(part.label()) if hasattr(part, "label") else str(part))
 
         return from_below(tree, made)
 
@@ -71,6 +72,21 @@ class Vertex:
         found = from_below(self, made)
         return found if isinstance(found, nltk.Tree) else nltk.Tree(LABEL, [found])
 
+    def __eq__(self, other: object) -> bool:
+        """As of a dataclass, but a tree may be deeper than Python's stack."""
+        if not isinstance(other, Vertex):
+            return NotImplemented
+        mine, theirs = (map(_by_itself, tree.walk()) for tree in (self, other))
+        return all(a == b for a, b in zip_longest(mine, theirs))
+
+    def __hash__(self) -> int:
+        """The same for what is equal."""
+        return hash(tuple(map(_by_itself, self.walk())))
+
+    def __repr__(self) -> str:
+        """In brackets, without what is known of its vertices."""
+        return f"<Vertex {from_below(self, _shown)}>"
+
     def walk(self) -> Iterator[Vertex]:
         """This vertex, then all below it, from left to right."""
         ahead: list[Vertex] = [self]
@@ -83,6 +99,16 @@ class Vertex:
     def leaves(self) -> tuple[str, ...]:
         """Its words."""
         return tuple(vertex.word or "" for vertex in self.walk() if not vertex.children)
+
+
+def _by_itself(vertex: Vertex) -> tuple[Any, ...]:
+    """All that is known of it but what its children are."""
+    known = (getattr(vertex, field.name) for field in fields(Vertex) if field.name != "children")
+    return len(vertex.children), *known
+
+
+def _shown(vertex: Vertex, children: list[str]) -> str:
+    return f"({' '.join([vertex.label, *children])})" if children else repr(vertex.word)
 
 
 def from_below(tree: Any, make: Callable[[Any, list[Made]], Made]) -> Made:

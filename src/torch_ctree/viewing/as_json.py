@@ -57,7 +57,10 @@ def from_json(found: Any) -> Vertex:
 
 
 def _plain(value: Any) -> Any:
-    return [_plain(part) for part in value] if isinstance(value, tuple) else value
+    """Numbers of NumPy, which JSON does not know, are numbers too."""
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return value.item() if hasattr(value, "item") else value
 
 
 def _read(n: int, name: str, value: Any) -> Any:
@@ -65,7 +68,7 @@ def _read(n: int, name: str, value: Any) -> Any:
         raise DataError(f"vertex {n}: got {shown(name)}; expected some of {', '.join(READERS)}")
     try:
         return READERS[name](value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"vertex {n}, {name}: got {shown(value)}; expected what as_json writes") from error
 
 

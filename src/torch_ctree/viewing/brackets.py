@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NAMES = {"(": "-LRB-", ")": "-RRB-"}
 LETTERS = {name: letter for letter, name in NAMES.items()}
 EMPTY = "-EMPTY-"
-SPELLED = re.compile(r"-LRB-|-RRB-|-U([0-9A-F]{4,6})-")
+SPELLED = re.compile(r"-LRB-|-RRB-|-U((?:10|0?[0-9A-F])?[0-9A-F]{4})-")
 
 
 def brackets(tree: Vertex | Tree | str, look: Look = PLAIN) -> str:
@@ -52,7 +52,11 @@ def _opening(vertex: Vertex) -> str:
 
 
 def _spelled(text: str) -> str:
-    return "".join(map(_letter, text)) or EMPTY
+    """With every hyphen as a number too, where it would be read as something else."""
+    spelled = "".join(map(_letter, text)) or EMPTY
+    if unspelled(spelled) == text:
+        return spelled
+    return "".join("-U002D-" if letter == "-" else _letter(letter) for letter in text)
 
 
 def _letter(letter: str) -> str:

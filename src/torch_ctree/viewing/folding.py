@@ -21,6 +21,7 @@ class Part:
     name: int
     """The same for equal parts."""
     size: int
+    """Its vertices."""
     made_of: dict[int, int]
     """The names of the parts that it is copies of and of nothing else, itself among them, and how many."""
     folded: Any
@@ -43,13 +44,13 @@ def fold(tree: AnyTree) -> AnyTree:
         key = (_label(whole), *(part.name for part in parts)) if parts else _word(whole)
         name = names.setdefault(key, len(names))
         if not parts:
-            return Part(name, 1, {name: 1}, whole)
+            return Part(name, 1, {name: 1}, _leaf(whole))
         shared = set(parts[0].made_of).intersection(*(part.made_of for part in parts[1:]))
         made_of = {unit: sum(part.made_of[unit] for part in parts) for unit in shared}
         unit = min(parts, key=lambda part: part.size)
         times = made_of.get(unit.name, 1)
         folded = _with(whole, f"×{times}", [unit]) if times > 1 else _with(whole, _label(whole), parts)
-        return Part(name, sum(part.size for part in parts), made_of | {name: 1}, folded)
+        return Part(name, 1 + sum(part.size for part in parts), made_of | {name: 1}, folded)
 
     return from_below(tree, part).folded
 
@@ -62,6 +63,11 @@ def _word(whole: Any) -> Hashable:
     if isinstance(whole, Vertex):
         return whole.word or ""
     return whole.label() if hasattr(whole, "label") else whole
+
+
+def _leaf(whole: Any) -> Any:
+    """By itself: an ``nltk.ParentedTree`` can have one parent alone."""
+    return type(whole)(whole.label(), []) if hasattr(whole, "set_label") else whole
 
 
 def _with(whole: Any, label: str, parts: list[Part]) -> Any:

@@ -40,7 +40,7 @@ TOUCH = 20.0
 WIDEST = 900.0
 """Words stand in a row if it is not wider."""
 DEEPEST = 1600.0
-"""What the levels of a tree share."""
+"""What the levels of a tree share, if that is room enough."""
 NOTE_LINE = 18.0
 SWATCHES = 5
 
@@ -203,17 +203,16 @@ def _reach(node: Node, is_sideways: bool) -> tuple[float, float]:
 
 
 def _step(nodes: list[Node], is_sideways: bool) -> float:
-    """From level to level; a deep tree has less, or it would have no end."""
+    """From level to level; a deep tree has less, or it would have no end, but room for what it says."""
     inner = [node for node in nodes if node.spot.vertex.children]
     pill = max((2 * node.half.x for node in inner if node.label), default=0.0)
     number = max((ems(node.number) * NUMBER + 10 for node in inner), default=0.0)
-    most = (
-        max(26.0, pill + 2 * FOOT + 4, number + pill / 2 + FOOT)
-        if is_sideways
-        else 30.0 + 8.0 * bool(pill) + 6.0 * (number > 10)
-    )
-    least = 20.0 if pill or number > 10 else 5.0
-    return max(least, min(most, DEEPEST / max(nodes[0].above, 1)))
+    has_numbers = number > 10
+    if is_sideways:
+        most, least = max(26.0, pill + 2 * FOOT + 4, number + pill / 2 + FOOT), max(pill + FOOT, number + pill / 2)
+    else:
+        most, least = 30.0 + 8.0 * bool(pill) + 6.0 * has_numbers, (PILL + 3) * bool(pill) + (NUMBER + 4) * has_numbers
+    return max(5.0, least, min(most, DEEPEST / max(nodes[0].above, 1)))
 
 
 def _drawn(nodes: list[Node], is_sideways: bool) -> Layout:

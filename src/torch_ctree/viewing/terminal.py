@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
+from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch_ctree.trees.vertex import LABEL, Vertex
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from nltk import Tree
 
 GAP = 2  # blanks between neighbouring words
-LEAST = 24  # columns for branches, where the tree is deeper than the room
+LEAST = 10  # columns for branches, where the tree is deeper than the room
 FAINT, NAME, BOLD = "2", "36", "1"
 STEPS = ("38;5;16;48;5;230", "38;5;16;48;5;151", "38;5;16;48;5;73", "38;5;231;48;5;31", "38;5;231;48;5;18")
 """From not confident to confident, as codes of terminals with 256 colours."""
@@ -90,7 +91,7 @@ def draw(tree: Vertex | Tree | str, look: Look = PLAIN, room: int | None = None,
         _spread(nodes)
         is_sideways = is_sideways is None and room is not None and nodes[0].room > room
     lines = _outline(nodes, room) if is_sideways else _upright(nodes)
-    notes = [[Piece(note, FAINT)] for note in look.notes(shown)]
+    notes = [line for note in look.notes(shown) for line in _note(note, room)]
     return "\n".join(_written(line, colour) for line in [*lines, *notes])
 
 
@@ -102,6 +103,12 @@ def _node(spot: Spot, look: Look) -> Node:
     if (sure := look.sure(vertex)) is not None:
         name.insert(1, Piece(percent(sure), STEPS[round(within(sure) * (len(STEPS) - 1))]))
     return Node(spot, _joined(name), "")
+
+
+def _note(note: str, room: int | None) -> Iterator[list[Piece]]:
+    """As many lines as it needs."""
+    for line in [note] if room is None else wrap(note, max(1, room)):
+        yield [Piece(line, FAINT)]
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:
@@ -252,7 +259,7 @@ def _scrolled(nodes: list[Node], columns: Columns, room: int) -> Iterator[list[P
         start = (f"{levels}… " if levels else "").rjust(mark)
         yield [Piece(start, FAINT), *_way(nodes, node, columns, levels), *_end(node, 0, 2)]
     if mark:
-        yield [Piece("3… : without the 3 levels next to the root", FAINT)]
+        yield from _note("3… : without the 3 levels next to the root", room)
 
 
 def _hidden(columns: Columns, depth: int, free: int) -> int:

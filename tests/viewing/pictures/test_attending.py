@@ -83,3 +83,8 @@ def test_deeper_than_python_counts():
     for _ in range(sys.getrecursionlimit()):
         tree = Vertex(children=(tree,))
     assert shares(attention(tree, ["b"])).sum() == pytest.approx(1)
+
+
+def test_a_phrase_of_another_source():
+    with pytest.raises(DataError, match="phrase 1 to 3 of a source of 2 words"):
+        attention(Vertex("a", phrase=(1, 3)), ["x", "y"])

@@ -8,6 +8,8 @@ from matplotlib.colors import to_rgba
 from tests.viewing.pictures.looking import boxes, element, letters, opacity, said, titles
 from torch_ctree.evaluation.cells import KINDS, TIMES
 from torch_ctree.viewing.pictures import heat_map
+from torch_ctree.viewing.pictures.heat import GAP
+from torch_ctree.viewing.pictures.style import span
 
 SHARES = {("none", "once"): 1.0, ("around", "thrice"): 0.0, ("around", "twice"): 0.4567}
 
@@ -75,3 +77,14 @@ def test_panels_wrap_inside_the_picture(width, columns):
     assert all(0 <= place.x0 < place.x1 <= 1 and 0 <= place.y0 < place.y1 <= 1 for place in places)
     named = [axes for axes in figure.axes if "around" in said(axes)]
     assert len(named) == -(-5 // columns)
+
+
+def test_long_names_fit():
+    long = {(f"row {n} " + 80 * "x", f"column {m}"): 0.5 for n in range(2) for m in range(20)}
+    figure = heat_map({f"add primitive turn left {n}": long for n in range(3)})
+    width = figure.get_figwidth()
+    for axes in figure.axes:
+        place = axes.get_position()
+        assert 0 <= place.x0 < place.x1 <= 1
+        assert span(axes.get_title()) <= width * place.width + GAP + 0.01
+        assert all(text.get_rotation() == 90 for text in axes.texts if text.get_text().startswith("column"))

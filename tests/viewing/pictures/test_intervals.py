@@ -4,6 +4,7 @@ from matplotlib.colors import to_hex
 
 from tests.viewing.pictures.looking import boxes, letters, opacity, said
 from tests.viewing.pictures.test_table import posterior
+from torch_ctree.data import DataError
 from torch_ctree.trees.topology import topology
 from torch_ctree.viewing.look import colour
 from torch_ctree.viewing.pictures import leaf_intervals
@@ -44,3 +45,10 @@ def test_a_deep_tree():
 
 def test_nothing_to_see():
     assert letters(leaf_intervals([], [])) == ["not run yet"]
+
+
+def test_what_is_of_another_tree():
+    with pytest.raises(DataError, match="words: got 1; expected 2"):
+        leaf_intervals([[0.2, 0.5, 0.3], [0.9, 0.1, 0.4]], ["a"])
+    with pytest.raises(DataError, match="marginals: got 2 vertices"):
+        leaf_intervals([[0.2, 0.5]], ["a"])

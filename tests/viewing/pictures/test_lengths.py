@@ -31,3 +31,11 @@ def test_nothing_to_see(shares):
 def test_many_lengths_and_many_names():
     figure = accuracy_by_length({f"seed {n}": dict.fromkeys(range(48, 201), (n, 10)) for n in range(10)}, width=4)
     assert len({(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines}) == 10
+
+
+@pytest.mark.parametrize("empty", [{}, {3: (0, 0)}])
+def test_a_name_without_answers_takes_no_room(empty):
+    some = {length: (length, 2 * length) for length in range(1, 30)}
+    with_it, without = (accuracy_by_length(shares) for shares in ({"a": some, "b": empty}, {"a": some, "b": some}))
+    for one, other in zip(with_it.axes, without.axes, strict=True):
+        assert one.get_position().bounds == pytest.approx(other.get_position().bounds, abs=0.02)

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from tests.viewing.pictures.looking import NAMESPACE, element
-from torch_ctree.viewing.pictures import Counts, as_svg, learning_curves, seed_histogram
+from torch_ctree.viewing.pictures import Counts, as_svg, heat_map, learning_curves, seed_histogram
 from torch_ctree.viewing.pictures.style import INK, shortened, span, styled
 
 
@@ -95,3 +95,7 @@ def test_what_is_shortened_fits(text, room):
 def test_characters_that_xml_has_not():
     found = element(seed_histogram({"a\x1bb\uffff": Counts([1])}))
     assert "a\\x1bb\\uffff" in [text.text for text in found.iter(f"{NAMESPACE}text")]
+
+
+def test_what_is_told_has_no_characters_that_xml_has_not():
+    assert element(heat_map({}), about="a\x1b<b>\ud800").get("aria-label") == r"a\x1b<b>\ud800"

@@ -8,6 +8,7 @@ from matplotlib.patches import Polygon
 
 from tests.viewing.pictures.looking import element, letters, said
 from tests.viewing.pictures.test_table import posterior
+from torch_ctree.data import DataError
 from torch_ctree.trees import naive
 from torch_ctree.viewing.look import colour
 from torch_ctree.viewing.pictures import span_triangle
@@ -76,3 +77,8 @@ def test_one_word_and_none():
     assert diamonds(span_triangle([[1]], ["a"]).axes[0]) == {}
     element(span_triangle([[1]], ["a"]))
     assert letters(span_triangle([], [])) == ["not run yet"]
+
+
+def test_words_of_another_sentence():
+    with pytest.raises(DataError, match="words: got 1; expected 2, one for each row"):
+        span_triangle([[1.0, 0.5], [0.0, 1.0]], ["a"])

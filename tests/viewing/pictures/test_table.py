@@ -7,6 +7,7 @@ from matplotlib.colors import to_rgba
 
 from tests.viewing.pictures.looking import boxes, element, letters, said
 from torch_ctree import LatentTree
+from torch_ctree.data import DataError
 from torch_ctree.trees import naive
 from torch_ctree.trees.topology import topology
 from torch_ctree.viewing.pictures import Alphas, alphas_of, dp_table
@@ -107,3 +108,10 @@ def test_nothing_to_see():
 def test_what_stands_in_for_it():
     table = Alphas([[0.0]], [[True]], [])
     element(dp_table(table.alphas, [], table.used, table.ends))
+
+
+def test_long_words_and_wrong_ones():
+    figure = dp_table([[0.0, -1.0, -2.0]] * 2, ["x" * 80], width=4)
+    assert "…" in "".join(letters(figure))
+    with pytest.raises(DataError, match="words: got 2; expected 1, one for each row"):
+        dp_table([[0.0, -1.0]] * 2, ["a", "b"])

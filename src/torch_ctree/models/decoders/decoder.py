@@ -31,8 +31,8 @@ class Decoded:
     lengths: Tensor
     """(*batch,)"""
     log_prob: Tensor
-    """(*batch,): of the answer; from a tree decoder together with its tree, but where a grammar gives several answers,
-    over all their trees. −inf where there is no answer."""
+    """(*batch,): of the answer; from a tree decoder together with its tree, and from a grammar with what its vertices
+    do, but where a grammar gives several answers, over all their trees. −inf where there is no answer."""
     derivation: Derivation | None = None
     """The same answers with their trees, from a tree decoder."""
 

@@ -65,6 +65,10 @@ def attention(tree: Vertex, source: Sequence[str], width: float = WIDTH) -> Figu
     for y, spot in enumerate(spots):
         if spot.vertex.phrase:
             first, after = spot.vertex.phrase
+            if not 0 <= first < after <= len(names):
+                raise DataError(
+                    f"attention: a vertex has the phrase {first} to {after} of a source of {len(names)} words"
+                )
             frame = Rectangle((first, y + 0.08), after - first, 0.84, fill=False, edgecolor=INK, linewidth=1)
             axes.add_patch(frame)
     tree_axes = panel(figure, 0.05, above, left - 0.05, HIGH * len(spots))

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from torch_ctree.viewing.pictures.sheets import missing, nothing, panel
-from torch_ctree.viewing.pictures.style import RULE, SIZE, SMALL, WIDTH, letters, number, span, styled
+from torch_ctree.viewing.pictures.sheets import heading, missing, nothing, panel, turned
+from torch_ctree.viewing.pictures.style import RULE, SIZE, SMALL, WIDTH, letters, number, shortened, span, styled
 
 HEAT = colormaps["cividis"]  # dark to light for every reader, colour-blind or not
 CELL, HIGH = 0.52, 0.34  # inches: how wide a cell is at least, and how high
@@ -37,20 +37,30 @@ def heat_map(
     columns = columns or list(dict.fromkeys(column for some in panels.values() for _, column in some))
     if not panels or not rows or not columns:
         return nothing(width)
-    left = max(map(span, rows)) + 0.1
-    across = across or max(1, min(len(panels), int((width - left) / (CELL * len(columns) + GAP))))
-    wide = min((width - left) / across - GAP, 1.1 * len(columns))
-    above = TITLE * max(1 + title.count("\n") for title in panels) + NAMES
+    names = [shortened(row, 0.4 * width) for row in rows]
+    left, titles = max(map(span, names)) + 0.1, max(map(span, panels))
+    across = across or max(1, min(len(panels), int((width - left) / (max(CELL * len(columns), titles) + GAP))))
+    wide = min((width - left) / across - GAP, max(1.1 * len(columns), titles))
+    cell = wide / len(columns)
+    is_level = max(span(column, SMALL) for column in columns) <= cell
+    below = NAMES if is_level else turned(columns, cell)
+    above = TITLE * max(1 + title.count("\n") for title in panels) + below
     high = above + HIGH * len(rows) + GAP
     figure = Figure(figsize=(width, high * -(-len(panels) // across)))
     for n, (title, shares) in enumerate(panels.items()):
         line, place = divmod(n, across)
         axes = panel(figure, left + place * (wide + GAP), line * high + above, wide, HIGH * len(rows))
-        axes.set_title(title, pad=72 * (NAMES if shares else 0) + 3)
-        _map(axes, shares, rows, columns, size=min(SMALL + 1, 72 * wide / len(columns) / 3.6))
+        lines = (shortened(line, max(1.0, wide + GAP)) for line in title.split("\n"))
+        axes.set_title("\n".join(lines), pad=72 * (below if shares else 0) + 3)
+        _map(axes, shares, rows, columns, size=min(SMALL + 1, 72 * cell / 3.6))
+        if shares and is_level:
+            for x, column in enumerate(columns):
+                axes.text(x + 0.5, -0.15, column, ha="center", va="bottom", fontsize=SMALL)
+        elif shares:
+            heading(axes, columns, cell, -0.15, is_above=True)
         if not place:
-            for y, row in enumerate(rows):
-                axes.text(-0.1 * len(columns) / wide, y + 0.5, row, ha="right", va="center", fontsize=SIZE)
+            for y, row in enumerate(names):
+                axes.text(-0.1 / cell, y + 0.5, row, ha="right", va="center", fontsize=SIZE)
     return figure
 
 
@@ -62,8 +72,6 @@ def _map(
     if not shares:
         missing(axes)
         return
-    for x, column in enumerate(columns):
-        axes.text(x + 0.5, -0.15, column, ha="center", va="bottom", fontsize=SMALL)
     for (y, row), (x, column) in product(enumerate(rows), enumerate(columns)):
         share, place = number(shares.get((row, column))), (x + 0.03, y + 0.04)
         if math.isnan(share):

@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from torch_ctree.data import DataError
 from torch_ctree.trees.topology import level, topology
 from torch_ctree.viewing.look import colour, ink
-from torch_ctree.viewing.pictures.sheets import nothing, panel
+from torch_ctree.viewing.pictures.sheets import check_words, nothing, panel
 from torch_ctree.viewing.pictures.style import INK, RULE, SIZE, SMALL, WIDTH, every, span, styled
 from torch_ctree.viewing.text import percent, visible
 
@@ -31,7 +32,11 @@ def leaf_intervals(marginals: Sequence[Sequence[float]], words: Sequence[str], w
     shares = np.asarray(marginals, float)
     if not shares.size:
         return nothing(width)
-    line, names = topology(shares.shape[1].bit_length() - 1), list(map(visible, words))
+    vertices = shares.shape[1]
+    if vertices & (vertices + 1):
+        raise DataError(f"marginals: got {vertices} vertices; expected 2^(D + 1) − 1, those of a complete tree")
+    check_words(words, len(shares), "one for each row of the marginals")
+    line, names = topology(vertices.bit_length() - 1), list(map(visible, words))
     left = span(f"depth {line.depth}") + 0.15
     unit = (width - left - 0.15) / line.positions
     high = HIGH * (line.depth + 1)

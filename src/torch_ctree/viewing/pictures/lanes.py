@@ -59,7 +59,9 @@ def every_seed(
     if not names:
         return nothing(width)
     room = max(map(span, names))
-    across = across or max(1, min(len(panels), int((width - room) / 1.3)))
+    across = across or max(
+        1, min(len(panels), int((width - room) / max(1.3, *(span(title) + 0.1 for title in panels))))
+    )
     figure, grid = wrapped(len(panels), width, 1, 0.6 + 0.5 * len(names), across)
     for n, (axes, (title, lanes)) in enumerate(zip(grid, panels.items(), strict=True)):
         for y, name in enumerate(names):
@@ -86,7 +88,7 @@ def _lane(axes: Axes, y: int, lane: Lane, scale: float) -> None:
         places = [y + 0.36 * n / max(1, len(values) - 1) - 0.1 for n in range(len(values))]
         axes.plot(values, places, "o", color=OURS, markersize=4.5, alpha=0.75, markeredgewidth=0)
         axes.plot([mean(values)] * 2, [y - 0.17, y + 0.33], color=INK, linewidth=1.2, zorder=1.5)
-    else:
+    elif not failed:
         axes.text(scale / 2, y + 0.12, NOT_YET, ha="center", va="center", fontsize=SMALL, alpha=FAINT)
     if failed:
         said = f"{failed} failed"

@@ -33,7 +33,8 @@ def accuracy_by_length(
     for n, some in enumerate(shares.values()):
         right = {length: some[length][0] / some[length][1] for length in sorted(some) if some[length][1]}
         look = {"color": colour(n), "linestyle": dashes(n), "linewidth": 1.3, "markeredgewidth": 0, "clip_on": False}
-        above.plot(list(right), list(right.values()), marker="o", markersize=4, **look)
+        (line,) = above.plot(list(right), list(right.values()), marker="o", markersize=4, **look)
+        line.set_in_layout(bool(right))  # where it is empty and not clipped, its place is not a number
     above.set(ylim=(-0.03, 1.03), ylabel="right")
     above.yaxis.set_major_formatter(PercentFormatter(1))
     above.grid(axis="y")

@@ -48,4 +48,4 @@ _SCHEMES = (  # of a file of its own: on a page, the root is the page
 
 
 def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    return visible(text).replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")

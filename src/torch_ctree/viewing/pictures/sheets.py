@@ -9,9 +9,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from torch_ctree.data import DataError
 from torch_ctree.viewing.pictures.style import FAINT, NOT_YET, SIZE, SMALL, span, styled
 
 LINE = 0.21  # inches, of a legend
+
+
+def check_words(words: Sequence[str], count: int, why: str) -> None:
+    """As many as the numbers are of."""
+    if len(words) != count:
+        raise DataError(f"words: got {len(words)}; expected {count}, {why}")
 
 
 def sheet(width: float, height: float) -> Figure:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
 from torch_ctree.viewing.look import colour, ink
-from torch_ctree.viewing.pictures.sheets import heading, key, nothing, panel, turned
+from torch_ctree.viewing.pictures.sheets import check_words, heading, key, nothing, panel, turned
 from torch_ctree.viewing.pictures.style import RULE, SMALL, WIDTH, span, styled
 from torch_ctree.viewing.text import percent, visible
 
@@ -30,6 +30,7 @@ def span_triangle(spans: Sequence[Sequence[float]], words: Sequence[str], width:
     """
     shares = np.nan_to_num(np.asarray(spans, float))
     count = len(words)
+    check_words(words, len(shares), "one for each row of the spans")
     if not count:
         return nothing(width)
     cell = max(LEAST, min(MOST, (width - 0.1) / count))

@@ -16,7 +16,7 @@ from matplotlib.patches import Rectangle
 from torch_ctree.trees import TreePosterior
 from torch_ctree.trees.kernels import torch as kernel
 from torch_ctree.trees.topology import topology_of
-from torch_ctree.viewing.pictures.sheets import key, nothing, panel
+from torch_ctree.viewing.pictures.sheets import check_words, key, nothing, panel
 from torch_ctree.viewing.pictures.style import (
     ACCENT,
     DARK,
@@ -28,6 +28,7 @@ from torch_ctree.viewing.pictures.style import (
     SMALL,
     WIDTH,
     every,
+    shortened,
     span,
     styled,
 )
@@ -84,7 +85,9 @@ def dp_table(
     values = np.asarray(alphas, float)
     if not values.size:
         return nothing(width)
-    names = ["n = 0", *(f"{visible(word)}{BESIDE}n = {n}" for n, word in enumerate(words, 1))]
+    check_words(words, len(values) - 1, "one for each row of the table but the first")
+    shown = (shortened(visible(word), 0.3 * width) for word in words)
+    names = ["n = 0", *(f"{word}{BESIDE}n = {n}" for n, word in enumerate(shown, 1))]
     left = max(map(span, names)) + 0.1
     cell = min(0.62, (width - left - 0.15) / values.shape[1])
     size = min(SMALL, 72 * cell / NUMBER)
@@ -105,8 +108,8 @@ def dp_table(
     if is_written:
         _numbers(axes, values, inside, size)
     else:
-        shown = [to_hex(HEAT(x)) for x in np.linspace(LIGHTEST, DARKEST, 12)]
-        key(figure, left, down + 0.15, shown, f"log α {_said(low)}", _said(top))
+        scale = [to_hex(HEAT(x)) for x in np.linspace(LIGHTEST, DARKEST, 12)]
+        key(figure, left, down + 0.15, scale, f"log α {_said(low)}", _said(top))
     for n, name in enumerate(names):
         axes.text(-0.5 - 0.08 / cell, n, name, ha="right", va="center", fontsize=SIZE)
     for p in range(0, values.shape[1], every(values.shape[1] - 1, cell)):
