@@ -1,5 +1,6 @@
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,7 +84,8 @@ def test_what_is_not_a_tree(found, said):
 
 
 def test_numbers_of_numpy():
-    assert json.loads(json.dumps(as_json(Vertex("a", emission=np.float32(0.5))))) == as_json(Vertex("a", emission=0.5))
+    share: Any = np.float32(0.5)
+    assert json.loads(json.dumps(as_json(Vertex("a", emission=share)))) == as_json(Vertex("a", emission=0.5))
 
 
 def test_numbers_without_end():

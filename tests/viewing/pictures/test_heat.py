@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgba
 from tests.viewing.pictures.looking import boxes, element, letters, opacity, said, titles
 from torch_ctree.evaluation.cells import KINDS, TIMES
 from torch_ctree.viewing.pictures import heat_map
-from torch_ctree.viewing.pictures.heat import GAP
+from torch_ctree.viewing.pictures.heat import GAP, LIKELY
 from torch_ctree.viewing.pictures.style import span
 
 SHARES = {("none", "once"): 1.0, ("around", "thrice"): 0.0, ("around", "twice"): 0.4567}
@@ -86,5 +86,5 @@ def test_long_names_fit():
     for axes in figure.axes:
         place = axes.get_position()
         assert 0 <= place.x0 < place.x1 <= 1
-        assert span(axes.get_title()) <= width * place.width + GAP + 0.01
+        assert LIKELY * span(axes.get_title()) <= width * place.width + GAP + 0.01
         assert all(text.get_rotation() == 90 for text in axes.texts if text.get_text().startswith("column"))

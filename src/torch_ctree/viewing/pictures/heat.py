@@ -16,6 +16,7 @@ from torch_ctree.viewing.pictures.style import RULE, SIZE, SMALL, WIDTH, letters
 
 HEAT = colormaps["cividis"]  # dark to light for every reader, colour-blind or not
 CELL, HIGH = 0.52, 0.34  # inches: how wide a cell is at least, and how high
+LIKELY = 0.68  # of the room that a title may need at most
 GAP, TITLE, NAMES = 0.2, 0.24, 0.24  # inches: between panels, for a line of a title, for the names of columns
 
 
@@ -38,8 +39,8 @@ def heat_map(
     if not panels or not rows or not columns:
         return nothing(width)
     names = [shortened(row, 0.4 * width) for row in rows]
-    left, titles = max(map(span, names)) + 0.1, max(map(span, panels))
-    across = across or max(1, min(len(panels), int((width - left) / (max(CELL * len(columns), titles) + GAP))))
+    left, titles = max(map(span, names)) + 0.1, LIKELY * max(map(span, panels))
+    across = across or max(1, min(len(panels), int((width - left) / max(CELL * len(columns) + GAP, titles))))
     wide = min((width - left) / across - GAP, max(1.1 * len(columns), titles))
     cell = wide / len(columns)
     is_level = max(span(column, SMALL) for column in columns) <= cell
@@ -50,7 +51,7 @@ def heat_map(
     for n, (title, shares) in enumerate(panels.items()):
         line, place = divmod(n, across)
         axes = panel(figure, left + place * (wide + GAP), line * high + above, wide, HIGH * len(rows))
-        lines = (shortened(line, max(1.0, wide + GAP)) for line in title.split("\n"))
+        lines = (shortened(line, (wide + GAP) / LIKELY) for line in title.split("\n"))
         axes.set_title("\n".join(lines), pad=72 * (below if shares else 0) + 3)
         _map(axes, shares, rows, columns, size=min(SMALL + 1, 72 * cell / 3.6))
         if shares and is_level:

@@ -59,9 +59,7 @@ def every_seed(
     if not names:
         return nothing(width)
     room = max(map(span, names))
-    across = across or max(
-        1, min(len(panels), int((width - room) / max(1.3, *(span(title) + 0.1 for title in panels))))
-    )
+    across = across or max(1, min(len(panels), int((width - room) / max(1.3, *map(span, panels)))))
     figure, grid = wrapped(len(panels), width, 1, 0.6 + 0.5 * len(names), across)
     for n, (axes, (title, lanes)) in enumerate(zip(grid, panels.items(), strict=True)):
         for y, name in enumerate(names):
