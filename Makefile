@@ -14,7 +14,7 @@ help:
 	@echo "make lint    ruff, pyright, import-linter"
 	@echo "make bench   time every backend and the reading of data, write benchmarks/results/"
 	@echo "make docs    draw the figures, build the documentation into site/"
-	@echo "make clean   remove everything made here"
+	@echo "make clean   remove the environment, the site and caches; runs stay"
 
 $(BIN)/python:
 	./setup-venv "$(PYTHON)"
@@ -57,5 +57,5 @@ docs: $(STAMP)dev $(STAMP)docs
 	@echo "open site/index.html"
 
 clean:
-	rm -rf .venv site .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,7 +11,9 @@ from tests.experiments.tiny import QUESTIONS, SCAN, failed, result
 from torch_ctree.cli import parser
 from torch_ctree.data import scan
 from torch_ctree.evaluation.cells import cell
+from torch_ctree.experiments import TABLES
 from torch_ctree.experiments.results import Entry, read_results, write_result
+from torch_ctree.experiments.sweep import Plan, entries_of, jobs_of
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "results.md").read_text()
@@ -23,6 +25,7 @@ def run(row: str, seed: int, right: tuple[int, int], totals: tuple[int, int] = (
     share = {"right": right[0], "total": totals[0], "accuracy": right[0] / totals[0]}
     by_length = {"24": {"right": right[0]}, "30": {"right": right[1]}}
     metrics = {
+        **result()["metrics"],
         "pairs": sum(totals),
         "exact_match": sum(right) / sum(totals),
         "by_length": by_length,
@@ -179,3 +182,12 @@ def test_the_readmes_numbers_are_those_of_the_results():
     assert len(ours) == 10
     assert {f"{run['metrics']['exact_match']:.1%}" for run in ours} == {"100.0%"}
     assert "has 100.0 % in ten of ten" in text
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_a_sweep_goes_on_from_these_results(table, tmp_path):
+    """None of them is refused for what its settings were called then."""
+    plan = Plan(results=ROOT / "results", runs=tmp_path, command="", commit="", root=None)
+    entries = entries_of(table, table.own, table.splits, range(table.seeds))
+    there = sum(map(len, read_results(table, ROOT / "results").values()))
+    assert len(jobs_of(entries, plan)) == len(entries) - there

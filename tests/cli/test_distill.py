@@ -59,10 +59,14 @@ def test_answers_that_are_none_leave_the_target(ctree, teacher, monkeypatch, own
         (["nowhere"], "nowhere: no such run"),
         (["example"], "example ships with torch-ctree and is left as it is: say where to write with --out"),
         (["a teacher", "--out", "answers.tsv"], "out: got 'answers.tsv'; expected a file whose name ends in .jsonl"),
+        (["a teacher", "--out", "a folder.jsonl"], "a folder.jsonl: cannot be written: it is a folder"),
+        (["a teacher", "--out", "a file/x.jsonl"], "a file/x.jsonl: cannot be written: "),
         (["a teacher", "--batch-size", "0"], "batch-size: got 0; expected 1 or more"),
         (["a teacher", "--root", "nowhere", "--device", "gpu7"], "device: got 'gpu7', which is not here"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(refused, teacher, words, expected):
+    (teacher.parent / "a folder.jsonl").mkdir()
+    (teacher.parent / "a file").touch()
     assert refused("distill", *words).startswith(f"ctree: {expected}")
     assert not (teacher / "distilled.jsonl").exists()

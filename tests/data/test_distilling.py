@@ -42,7 +42,7 @@ def test_other_sources_are_refused_with_their_line(tmp_path):
 
 
 def test_what_is_no_such_file_is_refused(tmp_path):
-    with pytest.raises(DataError, match=rf"{DISTILLED}: cannot be read: No such file"):
+    with pytest.raises(DataError, match=rf"{DISTILLED}: is not here; make it with 'ctree distill'"):
         distilled(TRAIN, tmp_path)
     (tmp_path / "b.jsonl").write_text(json.dumps({"source": "walk"}) + "\n")
     with pytest.raises(DataError, match=r"line 1: has no 'target'"):

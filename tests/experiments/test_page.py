@@ -93,7 +93,9 @@ def test_errors_by_kind(asked, tmp_path):
     counted = {("OM-CTree", "length"): [result(metrics=metrics)] * 2}
     assert "OM-CTree length test 8 75.0 25.0" in Page(html({"scan": counted}, tmp_path)).said
     made = Page(html({"scan": SOME}, tmp_path))  # of before they were counted
-    assert "OM-CTree length test 2 100.0" in made.said
+    assert "OM-CTree length test 2 * 100.0" in made.said
+    mixed = {("OM-CTree", "length"): [result(metrics=metrics), with_examples("OM-CTree", 1, 0.4, "I_WALK")]}
+    assert "OM-CTree length test 1 * 100.0" in Page(html({"scan": mixed}, tmp_path)).said  # never both together
     assert "repeated too seldom, %" in made.said
     none = {("torch-ctree", "jump"): [result("torch-ctree", "jump", 0, 1.0)]}
     assert "What goes wrong" not in Page(html({"scan": none}, tmp_path)).said

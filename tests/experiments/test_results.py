@@ -40,6 +40,10 @@ def test_what_is_no_number_is_null(tmp_path):
     assert json.loads(path.read_text())["more"] == [None, {"x": None}]
 
 
+def without(key):
+    return json.dumps({name: value for name, value in result().items() if name != key})
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -49,6 +53,10 @@ def test_what_is_no_number_is_null(tmp_path):
         (json.dumps({**result(), "seed": True}), ": 'seed' is True; expected the result of a run"),
         (json.dumps({"task": "scan"}), ": 'row' is None; expected the result of a run"),
         (json.dumps({**result(), "metrics": None}), ": neither metrics nor an error; expected the result of a run"),
+        (without("hardware"), ": 'hardware' is None; expected the result of a run"),
+        (without("at_once"), ": 'at_once' is None; expected the result of a run"),
+        (json.dumps({**result(), "examples": None}), ": 'examples' is None; expected the result of a run"),
+        (json.dumps({**result(), "metrics": {"pairs": 1}}), ": 'exact_match' is None; expected the result of a run"),
     ],
 )
 def test_bad_files_are_named(tmp_path, content, said):
@@ -64,3 +72,10 @@ def test_a_file_in_anothers_place(tmp_path, change):
     write_result(path, result() | change)
     with pytest.raises(DataError, match=f"^{path}: says row .*; its place is another$"):
         read_results(SCAN, tmp_path)
+
+
+def test_a_set_that_is_missing(tmp_path):
+    path = Entry(QUESTIONS, QUESTIONS.own[0], "questions", 0).path(tmp_path)
+    write_result(path, result(QUESTIONS.own[0].name, "questions") | {"task": "questions"})
+    with pytest.raises(DataError, match=f"^{path}: got None; expected the metrics of a set$"):
+        read_results(QUESTIONS, tmp_path)

@@ -47,7 +47,7 @@ def test_a_run_and_all_that_is_said_of_it(small):
     train(job.config, Path("alone"))
     assert outcome(job.folder) == outcome(Path("alone"))
     assert said[-1] == "testing"
-    write_result(job.path, found)
+    write_result(job.path, found | {"at_once": 1})
     found = read_result(Path("results/scan/om-ctree/length-0.json"))
     assert set(KEYS) <= set(found)
     here = circumstances(next(Seq2Seq.from_pretrained(job.folder).parameters()).device, "abc")

@@ -56,6 +56,9 @@ def test_there_and_back(config):
 
 def test_settings_that_are_left_out_are_the_defaults():
     assert ModelConfig.from_dict({"width": 16}) == ModelConfig(width=16)
+    assert ModelConfig.from_dict({"width": 16, "as_released": False}) == ModelConfig(width=16)  # of an earlier version
+    with pytest.raises(ModelError, match="got the setting 'as_released'"):
+        ModelConfig.from_dict({"as_released": True})
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from tests.training.runs import pairs
 from torch_ctree.data import Pairs, Subwords, Task, Vocabulary
+from torch_ctree.data.files import write_jsonl
 from torch_ctree.training import TrainConfig, TrainingError, build
 from torch_ctree.training.preparation import prepare
 
@@ -100,6 +101,19 @@ def test_some_of_the_new_pairs_are_validated_on(pairs):
     made = [*trained[len(train) :], *validated[pairs:]]
     assert sorted(made) == sorted(asked(n, "big dog") for n in range(1, 41))
     assert prepared.remarks[0] == (f"40 new pairs, with phrases exchanged: {40 - held} to train on, {held} to validate")
+
+
+def test_a_student_has_the_true_new_pairs(tmp_path):
+    """Some of them are validated on, where no other model's answers belong."""
+    train = [asked(0, "big dog"), *map(asked, range(41))]
+    answers = tmp_path / "distilled.jsonl"
+    write_jsonl(answers, [(source, "w") for source, _ in train])
+    other = task(train, [("walk", "W")])
+    made = {"name": "own.tsv", "exchange": 2}
+    plain, student = (prepare(config(data=made | more), other) for more in ({}, {"distilled": str(answers)}))
+    assert texts(student, student.validation) == texts(plain, plain.validation)
+    assert texts(student, student.train)[len(train) :] == texts(plain, plain.train)[len(train) :]
+    assert {target for _, target in texts(student, student.train)[: len(train)]} <= {"w", "<unk>"}
 
 
 def test_words():

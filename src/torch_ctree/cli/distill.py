@@ -11,6 +11,7 @@ from rich.progress import Progress
 from torch_ctree.cli.console import console, say
 from torch_ctree.cli.runs import check_count, open_model, settings_of
 from torch_ctree.data import Pairs
+from torch_ctree.data.disk import check_place
 from torch_ctree.data.distilling import DISTILLED
 from torch_ctree.data.errors import count, place
 from torch_ctree.data.files import is_jsonl, is_text, write_jsonl
@@ -40,6 +41,7 @@ def distill(
     """
     check_count("batch-size", batch_size)
     path = _path(run, out)
+    check_place(path)
     model, train = open_model(run, device), settings_of(run, root).data.load().train
     answers = _answers(model, train, batch_size, depth)
     kept = sum(not is_text(answer) for answer in answers)

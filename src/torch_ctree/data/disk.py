@@ -36,6 +36,15 @@ def whole(path: Path) -> Iterator[IO[bytes]]:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
+def check_place(path: Path) -> None:
+    """Whether a file can be there, before what it takes long to make is made."""
+    if path.is_dir():
+        raise DataError(f"{path}: cannot be written: it is a folder")
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    if not folder.is_dir():
+        raise DataError(f"{path}: cannot be written: {folder} is no folder")
+
+
 def write(path: Path, content: str | bytes) -> None:
     """Write a whole file at once, in UTF-8."""
     with whole(path) as file:

@@ -26,6 +26,8 @@ def distilled(train: Pairs, name: str | Path) -> Pairs:
     path = place(name)
     if path.is_dir():
         path /= DISTILLED
+    if not path.exists():
+        raise DataError(f"{path}: is not here; {AGAIN}")
     found = read_jsonl(path)
     if len(found) != len(train):
         raise DataError(f"{path}: answers to {count(len(found), 'source')}; expected {len(train):,}; {AGAIN}")

@@ -241,29 +241,38 @@ def _cells(of: Table, results: Results) -> list[Html]:
 def _errors(of: Table, results: Results) -> list[Html]:
     """The share of each kind among the wrong answers."""
     found: dict[tuple[str, str, str], Counter[str]] = {}
+    quoted: set[tuple[str, str, str]] = set()
     for split, name in _sets(of):
         for row in of.own:
             if some := done(results.get((row.name, split), [])):
-                found[row.name, split, name] = sum((_kinds(result, name) for result in some), Counter())
+                where = (row.name, split, name)
+                if not all("errors" in _metrics(result, name) for result in some):
+                    quoted.add(where)
+                kinds_of = _quoted_kinds if where in quoted else _all_kinds
+                found[where] = sum((kinds_of(result, name) for result in some), Counter())
     every = sum(found.values(), Counter())
     kinds = [kind for kind, _ in every.most_common()]
-    lines: Lines = [["model", "split", "set", "wrong answers", *(f"{kind}, %" for kind in kinds)]]
+    lines: Lines = [["model", "split", "set", "looked at", *(f"{kind}, %" for kind in kinds)]]
     for names, kind in found.items():
         if total := kind.total():
-            lines.append([*names, f"{total:,}", *(f"{100 * kind[one] / total:.1f}" for one in kinds)])
-    said = (
-        "Wrong answers by what is wrong with them, the first kind that fits. Where a result file did not count them, "
-    )
+            lines.append(
+                [*names, f"{total:,}{' *' * (names in quoted)}", *(f"{100 * kind[one] / total:.1f}" for one in kinds)]
+            )
+    said = "Wrong answers by what is wrong with them, the first kind that fits. "
+    if quoted:
+        said += "*: of runs that did not count them all, the few that their files quote, the first of each test set."
     about = [[kind.name, kind.about] for kind in errors.KINDS if kind.name in every]
     explained = folded("What the kinds mean", table([["kind", "what it is"], *about], words=2))
-    return [paragraph(said, "these are the few that it quotes."), table(lines, words=3), explained] if about else []
+    return [paragraph(said), table(lines, words=3), explained] if about else []
 
 
-def _kinds(result: Result, name: str) -> Counter[str]:
+def _all_kinds(result: Result, name: str) -> Counter[str]:
     """How many wrong answers of each kind a run has."""
-    metrics = _metrics(result, name)
-    if "errors" in metrics:
-        return Counter(metrics["errors"])
+    return Counter(_metrics(result, name)["errors"])
+
+
+def _quoted_kinds(result: Result, name: str) -> Counter[str]:
+    """The same of those that are quoted."""
     quoted = result.get("examples", {}).get(name, {}).get("wrong", [])
     return Counter(errors.kind_of(one["output"].split(), one["target"].split()).name for one in quoted)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,20 @@ KEYS = {
     "seconds": (int, float),
     "settings": dict,
 }
+WHOLE = {"epochs": int, "at_once": int}
+"""What a run that did not fail says besides."""
+MORE = {"date": str, "versions": dict, "examples": dict}
+"""What it may say."""
+METRICS = {
+    "pairs": int,
+    "exact_match": (int, float),
+    "first_word": (int, float),
+    "token_accuracy": (int, float),
+    "loss": (int, float, type(None)),
+    "tree_f1": (int, float, type(None)),
+    "by_length": dict,
+}
+"""Of each set."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +70,25 @@ def read_result(path: Path) -> Result:
     found = read_json(path)
     if not isinstance(found, dict):
         raise DataError(f"{path}: got {shown(found)}; expected the result of a run")
-    for key, kind in KEYS.items():
-        if not isinstance(found.get(key), kind) or isinstance(found[key], bool):
-            raise DataError(f"{path}: {key!r} is {shown(found.get(key))}; expected the result of a run")
-    if not isinstance(found.get("error"), str) and not isinstance(found.get("metrics"), dict):
+    _check(path, found, KEYS)
+    if isinstance(found.get("error"), str):
+        return found
+    if not isinstance(found.get("metrics"), dict):
         raise DataError(f"{path}: neither metrics nor an error; expected the result of a run")
+    _check(path, found, WHOLE)
+    _check(path, found, {key: kind for key, kind in MORE.items() if key in found})
+    _check(path, found["metrics"], METRICS)
     return found
+
+
+def _check(path: Path, found: Any, kinds: Mapping[str, Any]) -> None:
+    """Whether all that pages show of it is there."""
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: got {shown(found)}; expected the metrics of a set")
+    for key, kind in kinds.items():
+        value = found.get(key)
+        if key not in found or not isinstance(value, kind) or isinstance(value, bool):
+            raise DataError(f"{path}: {key!r} is {shown(value)}; expected the result of a run")
 
 
 def done(results: Iterable[Result]) -> list[Result]:
@@ -80,5 +107,8 @@ def read_results(table: Table, results: Path) -> dict[tuple[str, str], list[Resu
             raise DataError(
                 f"{path}: says row {where[0]!r}, split {where[1]!r}, seed {result['seed']}; its place is another"
             )
+        for name in filter(None, dict.fromkeys(column.metric[:-1] for column in table.columns)):
+            if "error" not in result:
+                _check(path, result["metrics"].get(*name), METRICS)
         found.setdefault(where, []).append(result)
     return {where: sorted(some, key=lambda result: result["seed"]) for where, some in found.items()}

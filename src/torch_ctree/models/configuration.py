@@ -13,6 +13,8 @@ Contextualiser = Literal["bidirectional", "forward", "none"]
 OutputLayer = Literal["mlp", "linear", "lexical-attention"]
 Context = Literal["nodes", "root"]
 
+GONE = {"as_released": False}
+"""Settings of earlier versions, and what has held without them since: files that say just that are still read."""
 DEEPEST = 20
 """2^20 words and twice as many vertices: more is a slip of the finger."""
 
@@ -119,10 +121,16 @@ class ModelConfig:
         """What ``to_dict`` gave; settings that this version does not know are an error."""
         if not isinstance(values, Mapping):
             raise ModelError(f"model: got {values!r}; expected settings by name")
+        values = still_there(values)
         known = [setting.name for setting in fields(cls)]
         if strange := [name for name in values if name not in known]:
             raise ModelError(f"model: got the setting {strange[0]!r}; expected one of {', '.join(known)}")
         return cls(**values)
+
+
+def still_there(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without settings that are gone and make no difference."""
+    return {name: value for name, value in values.items() if not (name in GONE and value is GONE[name])}
 
 
 def check_depth(value: object) -> None:

@@ -16,6 +16,7 @@ from torch_ctree import data
 from torch_ctree.data.disk import write
 from torch_ctree.data.errors import check_whole, place, shown
 from torch_ctree.models import ModelConfig, ModelError
+from torch_ctree.models.configuration import still_there
 from torch_ctree.training.errors import TrainingError
 
 
@@ -310,6 +311,7 @@ def build(values: Mapping[str, Any], kind: type[Settings] = TrainConfig, where: 
     """
     hints = get_type_hints(kind)
     given: dict[str, Any] = {}
+    values = still_there(values) if kind is ModelConfig else values
     for name, value in values.items():
         if name not in hints:
             near = get_close_matches(str(name), hints, n=1)

@@ -59,11 +59,11 @@ def prepare(config: TrainConfig, task: Task) -> Prepared:
     source = _encoder(config.vocabulary, task.train.sources(), replaces)
     target = _encoder(config.vocabulary, task.train.targets(), replaces)
     remarks = []
-    if config.data.distilled is not None:  # after the vocabularies: what another model never says may be right
-        task = replace(task, sets={**task.sets, "train": distilled(task.train, config.data.distilled)})
-        remarks.append(f"training targets: the answers in {config.data.distilled}")
     pairs, validated = task.train, task.sets["validation"]
-    if config.data.exchange:
+    if config.data.distilled is not None:  # after the vocabularies: what another model never says may be right
+        pairs = distilled(task.train, config.data.distilled)
+        remarks.append(f"training targets: the answers in {config.data.distilled}")
+    if config.data.exchange:  # of the true pairs: some are validated on
         made = list(_exchanged(config, task))
         held = min(len(made) // MADE_TO_VALIDATE, len(validated))
         pairs, validated = Pairs.of([*pairs, *made[held:]]), Pairs.of([*validated, *made[:held]])

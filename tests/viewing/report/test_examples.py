@@ -95,3 +95,9 @@ def test_trees_that_are_too_deep_to_draw():
     made = Page(example("s", "A", "B", tree))
     assert made.count("svg") == 0
     assert "B1999" in made.said
+
+
+def test_words_with_brackets_are_drawn_as_they_are():
+    made = Page(example("s", "( a )", "( a )", "(· -LRB- (· a -RRB-))"))
+    assert "LRB" not in made.said
+    assert made.said.count("( a )") == 2  # the answer, and its tree

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from torch_ctree.evaluation import Prediction, is_exact
+from torch_ctree.viewing.brackets import unspelled
 from torch_ctree.viewing.look import Look
 from torch_ctree.viewing.report.page import NOTHING, Html, drawing, figure, joined, tag
 
@@ -120,7 +121,7 @@ def _tree(brackets: str, caption: str) -> Html:
     from nltk import Tree  # noqa: PLC0415  (slow to import)
 
     try:
-        tree = Tree.fromstring(brackets)
+        tree = Tree.fromstring(brackets, read_leaf=unspelled)
         is_large = len(tree.leaves()) > LARGE
         said = f"{caption}, repeated parts once" if is_large else caption
         return figure(drawing(tree, Look(fold=is_large), caption), said, "tree", said)

@@ -28,6 +28,7 @@ WHAT = {
     "target.json": "the words it says",
     "last.ckpt": "to go on with training from",
     "previous.ckpt": "the one before, in case that one is damaged",
+    "distilled.jsonl": "its answers to its training sources, for another model to learn from",
     PREDICTIONS: "every answer to the pairs it was tested on",
     EVALUATION: "how good these answers are",
 }
