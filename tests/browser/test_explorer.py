@@ -105,6 +105,36 @@ def test_what_is_drawn_with_the_tree(visit):
     assert me.panel().locator("h3").inner_text() == "“WALK” a word"
 
 
+def test_one_stays_where_one_is_while_it_is_drawn_otherwise(visit):
+    me = visit()
+    me.source.fill("jump twice and walk")
+    place = me.page.locator(".place")
+    place.get_by_text("1 of 5").wait_for()
+    me.button("next").click()
+    me.press("0.1")
+    me.choose("probabilities")
+    me.drawing().get_by_text("∧%: probability of a split").wait_for()
+    assert place.inner_text().startswith("2 of 5")
+    assert me.vertex("0.1").get_attribute("aria-pressed") == "true"
+    me.source.fill("walk twice")
+    see(me, "WALK WALK")
+    assert place.inner_text().startswith("1 of 5")
+    assert me.vertex("").get_attribute("aria-pressed") == "true"
+
+
+@pytest.mark.parametrize("seed", ["-1", "99999999999"])
+def test_seeds_that_are_none(visit, seed):
+    me = visit()
+    me.source.fill("jump twice")
+    me.choose("Samples")
+    see(me, "seed 0, probability 0.368")
+    me.page.get_by_label("Seed").fill(seed)
+    me.button("Sample another").click()
+    me.choose("Best answers")
+    me.source.fill("walk")
+    see(me, "WALK")
+
+
 def test_samples(visit):
     me = visit()
     me.source.fill("jump twice and walk")
@@ -238,7 +268,7 @@ def test_several_people_do_not_mix(visit):
     assert words(mine) == "JUMP JUMP JUMP"
     mine.page.reload()
     mine.source.wait_for()
-    assert mine.source.input_value() == ""  # nothing was kept
+    assert mine.source.input_value() == ""
 
 
 # --- what may be typed ------------------------------------------------------------------------------------------------

@@ -323,8 +323,11 @@ def test_a_file_of_sources(ctree, own, tmp_path, monkeypatch):
         (alone,), (together,) = (strict(said)["answers"] for said in (ctree("decode", own, source, "--json"), line))
         assert alone.pop("log_prob") == pytest.approx(together.pop("log_prob"), abs=1e-5)
         assert alone == together
-    monkeypatch.setattr(sys, "stdin", io.StringIO("jump twice\nwalk once and run\nlook\n"))
+    with_mark = "\ufeffjump twice\nwalk once and run\nlook\n"  # as some programs begin what they save
+    monkeypatch.setattr(sys, "stdin", io.StringIO(with_mark))
     assert ctree("decode", own, "--file", "-", "--json").splitlines() == lines
+    (tmp_path / "marked.txt").write_text(with_mark, encoding="utf-8")
+    assert ctree("decode", own, "--file", tmp_path / "marked.txt", "--json").splitlines() == lines
 
 
 def test_another_depth(ctree, own):

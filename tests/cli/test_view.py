@@ -1,5 +1,6 @@
 """``ctree view``, up to the browser; what is in the browser, tests/browser has."""
 
+import os
 import shutil
 import signal
 import socket
@@ -63,6 +64,18 @@ def test_examples_are_what_evaluate_wrote(own, tmp_path):
         view.Run(str(folder), "run", model).examples()
 
 
+def test_examples_that_cannot_be_read_are_told_at_once(served, refused, own, tmp_path):
+    folders = [Path(shutil.copytree(own, tmp_path / name)) for name in "abc"]
+    (folders[2] / "predictions.jsonl").write_text('{"bad"')
+    assert "predictions.jsonl" in refused("view", *folders)
+    assert served == []
+
+
+def test_models_that_read_every_phrase_get_shorter_sentences(own, grammar):
+    runs = [view.Run(str(folder), "run", Seq2Seq.from_pretrained(folder)) for folder in (own, grammar)]
+    assert [run.most_words for run in runs] == [100, 30]
+
+
 def test_what_is_served(served, ctree, own, sequence):
     assert ctree("view", own, "--port", "8001", "--topk", "2") == ""
     ((models, k, host, port, _),) = served
@@ -99,7 +112,7 @@ def test_a_sequence_decoder_has_answers_alone(sequence):
 
 def test_what_is_refused(served, refused, own):
     assert "no such run" in refused("view", own / "no")
-    assert "topk: got 0; expected 1 to 50" in refused("view", own, "--topk", "0")
+    assert "topk: got 0; expected 1 to 20" in refused("view", own, "--topk", "0")
     assert "device: got 'nowhere'" in refused("view", own, "--device", "nowhere")
     assert served == []
 
@@ -132,17 +145,24 @@ def test_a_port_that_is_taken(served, refused, own):
     assert f"host and port: got '127.0.0.1' and {port}: Address already in use; expected an address" in line
 
 
-def test_it_serves_a_page_until_ctrl_c(own):
-    """In a process of its own: Gradio leaves open what Python then warns of."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+@pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
+def test_it_serves_a_page_until_ctrl_c(own, host, shown):
+    """In a process of its own: Gradio leaves open what Python then warns of. No proxy is asked for this machine."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as free:
+        try:
+            free.bind((host, 0))
+        except OSError:
+            pytest.skip(f"this machine has no {host}")
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "torch_ctree", "view", str(own), "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "torch_ctree", "view", str(own), "--host", host, "--port", str(port)]
+    env = os.environ | {"ALL_PROXY": "socks5://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == f"open http://127.0.0.1:{port}/ in a browser; Ctrl-C ends it\n"
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
+        assert process.stdout.readline() == f"open http://{shown}:{port}/ in a browser; Ctrl-C ends it\n"
+        directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with directly.open(f"http://{shown}:{port}/") as answer:
             content = answer.read().decode()
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0

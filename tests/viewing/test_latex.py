@@ -60,6 +60,7 @@ def test_from_left_to_right():
         ("\\frac{~}", r"\textbackslash{}frac\{\textasciitilde{}\}"),
         ("a\x07", r"a\textbackslash{}x07"),
         ("--", "{-}{-}"),
+        ("▁a", r"\textunderscore{}a"),
         ("?`", r"?{\char96}"),
         (",,", "{,}{,}"),
         ("<script>", r"\textless{}script\textgreater{}"),

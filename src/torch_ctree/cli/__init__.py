@@ -11,12 +11,12 @@ from difflib import get_close_matches
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
-import torch
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
 from torch_ctree.cli import bench, data, decode, distill, evaluate, reproduce, train, view
 from torch_ctree.cli.arguments import Command, add_arguments, add_settings, by_place, settings, summary, values
+from torch_ctree.cli.memory import is_out_of_memory
 from torch_ctree.cli.train import translated
 from torch_ctree.data import TASKS, DataError, Task, load
 from torch_ctree.models import ModelError
@@ -184,12 +184,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise SystemExit(1) from None
         where = f"{error.filename}: " if error.filename else "cannot write: "
         fail(f"{where}{error.strerror or error}")
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether the memory of a GPU or of the machine was not enough; torch says so in several ways."""
-    said = ("can't allocate memory", "not enough memory", "out of memory")
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in said)
 
 
 def _silence() -> None:

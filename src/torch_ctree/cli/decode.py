@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 
 from torch_ctree.cli.console import console, say, show_tree
+from torch_ctree.cli.memory import within_memory
 from torch_ctree.cli.runs import check_count, open_model
 from torch_ctree.data import DataError, Vocabulary
 from torch_ctree.data.disk import finite
@@ -85,7 +86,9 @@ def decode(
     while some := list(islice(sources, AT_ONCE)):
         for where, source in some:
             _check_source(where, source, model)
-        for (_, source), answers in zip(some, model.answers([source for _, source in some], topk, depth), strict=True):
+        with within_memory():
+            found = model.answers([source for _, source in some], topk, depth)
+        for (_, source), answers in zip(some, found, strict=True):
             trees = [answer.tree for answer in answers]
             if is_explained:
                 known = explain(model, source, topk, depth)
@@ -193,7 +196,8 @@ def parse(
     is_grammar = isinstance(model.decoder, Grammar)
     if is_grammar and topk not in (None, 1):
         raise ModelError(f"topk: got {topk}; expected 1: with the decoder 'grammar' only the best tree is found")
-    parsed = explain_target(model, source, target, TREES if topk is None else topk, depth)
+    with within_memory():
+        parsed = explain_target(model, source, target, TREES if topk is None else topk, depth)
     if not parsed.trees:
         depth = model.config.depth if depth is None else depth
         kind = "over the phrases of this source can have it" if is_grammar else f"of depth {depth} can have it"
@@ -249,7 +253,7 @@ def _lines(file: str) -> Iterator[tuple[str, str]]:
     if not file or (file == "-" and sys.stdin is None):
         raise ModelError("file: got nothing; expected a file of sources, or - for the standard input")
     try:
-        text = sys.stdin.read() if file == "-" else place(file).read_text(encoding="utf-8")
+        text = (sys.stdin.read() if file == "-" else place(file).read_text(encoding="utf-8")).removeprefix("\ufeff")
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     for n, line in enumerate(text.split("\n"), 1):

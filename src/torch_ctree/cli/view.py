@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
 import torch
 
 from torch_ctree.cli.console import console, say
+from torch_ctree.cli.memory import is_out_of_memory, within_memory
 from torch_ctree.cli.runs import check_count, open_model
 from torch_ctree.data import DataError, Encoder
 from torch_ctree.data.errors import shown
@@ -17,9 +19,12 @@ from torch_ctree.evaluation import Prediction, read_predictions
 from torch_ctree.models import ModelError, Seq2Seq
 from torch_ctree.models.explaining import Explained, Parsed, explain, explain_samples, explain_target
 from torch_ctree.models.pretrained import EXAMPLE, folder_of
+from torch_ctree.viewing.explorer.proxies import without_proxy
 
-MOST = 50
-"""Answers to one source, at most."""
+MOST = 20
+"""Answers to one source, at most: all of them are in the page, and drawn."""
+WORDS, WORDS_OF_PHRASES = 100, 30
+"""Of a source or a target, at most; and where every phrase of the source is read, which takes far longer."""
 
 
 def view(
@@ -43,8 +48,9 @@ def view(
     check_count("topk", topk, MOST)
     _check_place(host, port)
     try:
-        from torch_ctree.viewing.explorer.asking import warm  # noqa: PLC0415
-        from torch_ctree.viewing.explorer.page import serve  # noqa: PLC0415  (Gradio is large, and may not be there)
+        with without_proxy():
+            from torch_ctree.viewing.explorer.asking import warm  # noqa: PLC0415
+            from torch_ctree.viewing.explorer.page import serve  # noqa: PLC0415  (Gradio is large, or not there)
     except ModuleNotFoundError as error:
         if error.name != "gradio":
             raise
@@ -55,10 +61,23 @@ def view(
     terminal = console()
     with terminal.status("warming up"):
         for model in models:
+            model.examples()  # what is wrong with their file is said now
             warm(model, topk)
     serve(
         models, topk, host, port or None, lambda address: say(terminal, f"open {address} in a browser; Ctrl-C ends it")
     )
+
+
+@contextmanager
+def _asked() -> Iterator[None]:
+    """What is too much for the memory is told in one line."""
+    try:
+        with within_memory():
+            yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ModelError("out of memory; try fewer words") from error
 
 
 class Run:
@@ -77,17 +96,25 @@ class Run:
         """The words of targets."""
         return self._model.target
 
+    @property
+    def most_words(self) -> int:
+        """Of a source or a target."""
+        return WORDS_OF_PHRASES if self._model.decoder.needs_phrases else WORDS
+
     def answers(self, source: str, k: int) -> list[Explained]:
         """The k best answers."""
-        return explain(self._model, source, k)
+        with _asked():
+            return explain(self._model, source, k)
 
     def sample(self, source: str, seed: int) -> Explained:
         """An answer drawn at random."""
-        return explain_samples(self._model, source, 1, seed)[0]
+        with _asked():
+            return explain_samples(self._model, source, 1, seed)[0]
 
     def parse(self, source: str, target: str, k: int) -> Parsed:
         """The k best trees of a target."""
-        return explain_target(self._model, source, target, k)
+        with _asked():
+            return explain_target(self._model, source, target, k)
 
     def examples(self) -> Sequence[Prediction]:
         """What ``ctree evaluate`` wrote of it."""

@@ -25,6 +25,7 @@ SPECIAL = {
     "`": r"{\char96}",
     "-": "{-}",
     ",": "{,}",
+    "▁": r"\textunderscore{}",  # before subwords that begin a word
     "·": r"\textperiodcentered{}",
     "×": r"\ensuremath{\times}",
     "∧": r"\ensuremath{\wedge}",

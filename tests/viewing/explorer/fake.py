@@ -60,6 +60,7 @@ class Fake:
     name: str = "fake"
     shouting: bool = True
     has_trees: bool = True
+    most_words: int = 100
     source: Vocabulary = SOURCE
     target: Vocabulary = TARGET
     tested: list[Prediction] = field(default_factory=list)

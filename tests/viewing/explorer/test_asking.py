@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 
 from torch_ctree.viewing.as_json import from_json
-from torch_ctree.viewing.explorer.asking import ANSWERS, SAMPLES, SHOWS, START, TREES, Question, ask, warm
+from torch_ctree.viewing.explorer.asking import ANSWERS, LAST_SEED, SAMPLES, SHOWS, START, TREES, Question, ask, warm
 from torch_ctree.viewing.look import Look
 
 from .fake import Explained, Fake, Parsed
@@ -26,7 +26,24 @@ def test_from_fields_to_a_question():
     question = Question.typed(" jump  twice ", None, SAMPLES, ["probabilities", "folded"], 3.0)
     assert question == Question("jump twice ", "", SAMPLES, Look(probabilities=True, fold=True), 3)
     assert Question.typed(None, None, ANSWERS, [], None) == Question("")
-    assert Question.typed("", "", ANSWERS, [], -1).seed == 0
+    assert [Question.typed("", "", ANSWERS, [], seed).seed for seed in (-1, 2**31 - 1, 1e30)] == [
+        0,
+        LAST_SEED,
+        LAST_SEED,
+    ]
+
+
+def test_a_target_that_is_not_finished_is_not_judged():
+    whole = Question.typed("jump twice ", "JUMP JUMP", ANSWERS, [], 0).so_far(Fake())
+    assert "✓ just the target" in ask(Fake(), whole, 1)
+    part = Question.typed("jump twice ", "JUMP JUMP WAL", ANSWERS, [], 0).so_far(Fake())
+    assert "the target" not in ask(Fake(), part, 1)
+
+
+def test_as_many_words_as_a_model_says():
+    assert notes(ask(Fake(most_words=3), Question(SENTENCE), 1)) == [
+        "The source is too long: 4 words; at most 3 are read here."
+    ]
 
 
 def test_answers():

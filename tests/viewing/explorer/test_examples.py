@@ -52,9 +52,20 @@ def test_of_two_models():
 def test_none():
     assert "ctree evaluate" in examples([Fake()])
     assert [kind for kind, _ in shown(examples([Fake("a", tested=[prediction("jump")]), Fake("b")]))] == [
-        "Right 1",
-        "Wrong 0",
+        "Right with a 1",
+        "Wrong with a 0",
     ]
+
+
+def test_models_that_were_tested_on_other_sentences():
+    models = [Fake("a", tested=[prediction("jump")]), Fake("b", tested=[prediction("walk")])]
+    assert "not tested on the same sentences" in examples(models)
+
+
+def test_a_click_gives_the_very_text():
+    strange = "jump\u00a0\u200f twice"
+    found = examples([Fake(tested=[replace(prediction("jump"), source=strange, target=strange)])])
+    assert f'data-source="{strange}" data-target="{strange}"' in found
 
 
 def test_what_is_in_them_is_no_html():

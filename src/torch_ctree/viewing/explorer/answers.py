@@ -89,6 +89,11 @@ class Answers(Protocol):
         """The words of targets."""
         ...
 
+    @property
+    def most_words(self) -> int:
+        """Of a source or a target: more would keep others waiting."""
+        ...
+
     def answers(self, source: str, k: int) -> Sequence[Explained]:
         """The k best answers, best first; fewer where there are not so many."""
         ...

@@ -19,6 +19,7 @@ SHOWS: tuple[Show, ...] = get_args(Show)
 ANSWERS, SAMPLES, TREES = SHOWS
 MARKS = {"probabilities": "probabilities", "confidence": "confidence", "folded": "fold"}
 """What can be drawn with a tree: as the page has it → as ``Look`` has it."""
+LAST_SEED = 2**31 - 1
 START = column([], ["Type a sentence above, or choose an example."], PLAIN)
 
 
@@ -33,6 +34,8 @@ class Question:
     seed: int = 0
     left_out: str = ""
     """What is no word yet."""
+    is_judged: bool = True
+    """Whether an answer is compared with the target."""
 
     @classmethod
     def typed(
@@ -40,14 +43,14 @@ class Question:
     ) -> Question:
         """As a page gives it; a field that is empty may be None."""
         look = Look(**{MARKS[mark]: True for mark in marks})
-        return cls(cleaned(source), cleaned(target), show, look, max(0, int(seed or 0)))
+        return cls(cleaned(source), cleaned(target), show, look, min(max(0, int(seed or 0)), LAST_SEED))
 
     def so_far(self, model: Answers) -> Question:
         """Without the ends of texts that are no words yet."""
         ends = unfinished(self.source, model.source), unfinished(self.target, model.target)
         source, target = (text.removesuffix(end) for text, end in zip((self.source, self.target), ends, strict=True))
         left_out = " and ".join(f"“{end}”" for end in ends if end)
-        return replace(self, source=source, target=target, left_out=left_out)
+        return replace(self, source=source, target=target, left_out=left_out, is_judged=not ends[1])
 
 
 def ask(model: Answers, question: Question, k: int) -> Html:
@@ -74,10 +77,10 @@ class Found(NamedTuple):
 
 def _found(model: Answers, question: Question, k: int) -> Found:
     source, target = question.source.strip(), question.target.strip()
-    notes = [check("source", source, model.source)]
+    notes = [check("source", source, model.source, model.most_words)]
     left_out = f", without {question.left_out}, not yet a word" if question.left_out else ""
     if question.show == TREES:
-        notes.append(check("target", target, model.target))
+        notes.append(check("target", target, model.target, model.most_words))
         parsed = model.parse(source, target, k)
         notes.append("" if parsed.trees else "No tree of this model can have this target; it may be too long for one.")
         return Found([_tree(parsed, n, left_out) for n in range(len(parsed.trees))], notes, parsed)
@@ -86,7 +89,8 @@ def _found(model: Answers, question: Question, k: int) -> Found:
     else:
         answers, before = model.answers(source, k), ""
     notes.append("" if answers else "No answer has a probability above zero.")
-    return Found([_answer(one, target, before, left_out) for one in answers], notes)
+    expected = target if question.is_judged else ""
+    return Found([_answer(one, expected, before, left_out) for one in answers], notes)
 
 
 def warm(model: Answers, k: int) -> None:

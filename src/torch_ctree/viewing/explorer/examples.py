@@ -19,12 +19,15 @@ def is_right(prediction: Prediction) -> bool:
     return prediction.output.split() == prediction.target.split()
 
 
-def kinds(predictions: Mapping[str, Sequence[Prediction]]) -> list[tuple[str, list[Prediction]]]:
+def kinds(
+    predictions: Mapping[str, Sequence[Prediction]], names: Sequence[str] = ()
+) -> list[tuple[str, list[Prediction]]]:
     """All of each kind, right ones first: (what kind, examples).
 
     Of several models, by which were right; what not all of them were tested on is left out.
 
     predictions: by the name of a model, at least one
+    names: of all models, of which some may have no predictions
     """
     tables = [{(one.source, one.target): one for one in some} for some in predictions.values()]
     found: dict[tuple[bool, ...], list[Prediction]] = {}
@@ -33,8 +36,8 @@ def kinds(predictions: Mapping[str, Sequence[Prediction]]) -> list[tuple[str, li
     for pair, one in tables[0].items():
         if all(pair in table for table in tables):
             found.setdefault(tuple(is_right(table[pair]) for table in tables), []).append(one)
-    names = list(predictions)
-    return [(_kind(names, right), found[right]) for right in sorted(found, reverse=True)]
+    tested, beside = list(predictions), len(names) > 1
+    return [(_kind(tested, right, beside), found[right]) for right in sorted(found, reverse=True)]
 
 
 def spread(predictions: Sequence[Prediction], count: int = EACH) -> list[Prediction]:
@@ -44,10 +47,14 @@ def spread(predictions: Sequence[Prediction], count: int = EACH) -> list[Predict
     return [by_length[n * (len(by_length) - 1) // max(1, count - 1)] for n in range(count)]
 
 
-def _kind(names: Sequence[str], right: Sequence[bool]) -> str:
-    """What examples have in common."""
+def _kind(names: Sequence[str], right: Sequence[bool], beside: bool) -> str:
+    """What examples have in common.
+
+    beside: whether there is another model
+    """
     if len(set(right)) == 1:
-        return ("Right" if right[0] else "Wrong") + (" with both" if len(names) > 1 else "")
+        whose = " with both" if len(names) > 1 else f" with {names[0]}" if beside else ""
+        return ("Right" if right[0] else "Wrong") + whose
     return "Right only with " + ", ".join(name for name, was_right in zip(names, right, strict=True) if was_right)
 
 
@@ -56,7 +63,8 @@ def examples(models: Sequence[Answers]) -> Html:
     predictions = {model.name: found for model in models if (found := model.examples())}
     if not predictions:
         return tag("p", "No examples yet: ", tag("code", "ctree evaluate RUN"), " writes them into a run’s folder.")
-    return joined(*(_row(kind, some) for kind, some in kinds(predictions)))
+    rows = [_row(kind, some) for kind, some in kinds(predictions, [model.name for model in models])]
+    return joined(*rows) if rows else tag("p", "No examples: these two were not tested on the same sentences.")
 
 
 def _row(kind: str, some: Sequence[Prediction]) -> Html:

@@ -5,7 +5,11 @@ const answers = () => [...element.querySelectorAll(".answer")];
 const seen = () => answers().find((answer) => !answer.hidden);
 const vertices = (answer) => [...answer.querySelectorAll("g.vertex")];
 
+let place = 0; // which answer is seen
+const paths = []; // of the vertex that is chosen in each
+
 function choose(answer, path) {
+  paths[answers().indexOf(answer)] = path;
   for (const vertex of vertices(answer)) {
     const chosen = vertex.dataset.path === path;
     vertex.classList.toggle("chosen", chosen);
@@ -16,6 +20,7 @@ function choose(answer, path) {
 }
 
 function see(n) {
+  place = n;
   answers().forEach((answer, m) => (answer.hidden = m !== n));
   const [before, after] = element.querySelectorAll("[data-move]");
   if (!before) return;
@@ -82,9 +87,18 @@ element.addEventListener("keydown", (event) => {
   next.focus();
 });
 
+// Where the answers are those of before, drawn otherwise, one stays where one was.
+let before = [];
+
 function begin() {
-  for (const answer of answers()) choose(answer, "");
-  if (answers().length) see(0);
+  const now = answers().map((answer) => `${answer.dataset.place} ${answer.querySelector(".text").textContent}`);
+  const isSame = now.length > 0 && now.join("\n") === before.join("\n");
+  answers().forEach((answer, n) => {
+    const path = (isSame && paths[n]) || "";
+    choose(answer, vertices(answer).some((vertex) => vertex.dataset.path === path) ? path : "");
+  });
+  if (now.length) see(isSame ? place : 0);
+  before = now;
 }
 
 watch("value", begin);

@@ -10,11 +10,14 @@ from threading import Event, Lock
 from typing import Any
 
 import gradio as gr
+from gradio.state_holder import SessionState, StateHolder
 from gradio.themes import Base
 
+from torch_ctree.data.errors import DataError, in_one_line
 from torch_ctree.viewing.explorer.answers import Answers
 from torch_ctree.viewing.explorer.asking import (
     ANSWERS,
+    LAST_SEED,
     MARKS,
     SAMPLES,
     SHOWS,
@@ -25,6 +28,7 @@ from torch_ctree.viewing.explorer.asking import (
     ask,
 )
 from torch_ctree.viewing.explorer.examples import examples
+from torch_ctree.viewing.explorer.proxies import without_proxy
 from torch_ctree.viewing.report.page import joined, tag
 
 HERE = Path(__file__).parent
@@ -55,7 +59,7 @@ def page(models: Sequence[Answers], k: int) -> gr.Blocks:
             show = gr.Radio(SHOWS, value=ANSWERS, label="Show", container=False)
             marks = gr.CheckboxGroup(list(MARKS), label="In the tree", container=False)
         with gr.Row(visible=False, elem_classes="ctree-samples") as samples:
-            seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=2**31, min_width=110)
+            seed = gr.Number(0, label="Seed", precision=0, min_width=110)
             another = gr.Button("Sample another", size="sm", min_width=140)
         with gr.Row():
             names, columns = zip(*(_column(list(by_name), n) for n in range(min(2, len(models)))), strict=True)
@@ -64,7 +68,7 @@ def page(models: Sequence[Answers], k: int) -> gr.Blocks:
         fields = [source, target, show, marks, seed, meant, *chosen]
 
         def answered(*given: Any) -> dict[Any, str]:
-            question, is_typing = Question.typed(*given[:5]), given[5] != json.dumps(given[:2])
+            question, is_typing = Question.typed(*given[:5]), given[5] != _as_meant(*given[:2])
             asked = [by_name[name] for name in given[6:]] or models
             with one_at_a_time:
                 answers = [ask(model, question.so_far(model) if is_typing else question, k) for model in asked]
@@ -73,11 +77,12 @@ def page(models: Sequence[Answers], k: int) -> gr.Blocks:
         # One event for all of it: the answers of several could come in another order than they were asked for.
         changes = [field.change for field in fields]
         gr.on(changes, answered, fields, columns, trigger_mode="always_last", **AT_ONCE)
-        gr.on([source.submit, target.submit], lambda *texts: json.dumps(texts), [source, target], meant, **AT_ONCE)
+        entered = [source.submit, target.submit]
+        gr.on(entered, _as_meant, [source, target], meant, trigger_mode="always_last", **AT_ONCE)
         shelf.aim(_aimed, [target, show], show, trigger_mode="always_last", **AT_ONCE)
         show.change(lambda show: gr.Row(visible=show == SAMPLES), show, samples, **AT_ONCE)
-        another.click(lambda seed: int(seed or 0) + 1, seed, seed, **AT_ONCE)
-        shelf.pick(_picked, None, [source, target], **AT_ONCE)
+        another.click(_next, seed, seed, **AT_ONCE)
+        shelf.pick(_picked, None, [source, target, meant], trigger_mode="always_last", **AT_ONCE)
         if chosen:
             gr.on(
                 [name.change for name in chosen],
@@ -96,27 +101,51 @@ def serve(models: Sequence[Answers], k: int, host: str, port: int | None, tell: 
     tell: is told the address
     """
     blocks = page(models, k)
-    theme = Base(primary_hue="teal", secondary_hue="teal", neutral_hue="slate", font=FONT, font_mono=FIXED)
-    _, address, _ = blocks.launch(
-        server_name=host,
-        server_port=port,
-        theme=theme.set(**READABLE),
-        css_paths=HERE / "page.css",
-        prevent_thread_lock=True,
-        quiet=True,
-        share=False,
-        ssr_mode=False,
-        pwa=False,
-        mcp_server=False,
-        run_history=False,
-        enable_monitoring=False,
-        footer_links=[],
-        max_file_size=1,  # nothing on the page takes a file
-    )
+    try:
+        address = _launched(blocks, host, port)
+    except Exception as error:  # of many kinds: of sockets, of the address, of Gradio
+        raise DataError(f"page: cannot be served at {host}: {in_one_line(error)}") from error
     with suppress(KeyboardInterrupt):  # whoever has been told may end it at once
         tell(address)
         Event().wait()
     blocks.close(verbose=False)
+
+
+def _launched(blocks: gr.Blocks, host: str, port: int | None) -> str:
+    """Serve a page → its address."""
+    theme = Base(primary_hue="teal", secondary_hue="teal", neutral_hue="slate", font=FONT, font_mono=FIXED)
+    with without_proxy():
+        app, address, _ = blocks.launch(
+            server_name=f"[{host}]" if ":" in host else host,
+            server_port=port,
+            theme=theme.set(**READABLE),
+            css_paths=HERE / "page.css",
+            prevent_thread_lock=True,
+            quiet=True,
+            share=False,
+            ssr_mode=False,
+            pwa=False,
+            mcp_server=False,
+            run_history=False,
+            enable_monitoring=False,
+            footer_links=[],
+            max_file_size=1,  # nothing on the page takes a file
+        )
+    app.state_holder = Forgetful()
+    app.state_holder.set_blocks(blocks)
+    return address
+
+
+class Forgetful(StateHolder):
+    """Gradio keeps what a visitor typed last. Nothing here needs that, and it would stay when the visitor has gone."""
+
+    def __getitem__(self, session_id: str) -> SessionState:
+        """As if it were the first visit."""
+        return SessionState(self.blocks)
+
+    def __contains__(self, session_id: str) -> bool:
+        """Nobody has been here."""
+        return False
 
 
 def _heading(models: Sequence[Answers]) -> str:
@@ -152,5 +181,15 @@ def _aimed(target: str | None, show: Show) -> Show:
     return ANSWERS if show == TREES else show
 
 
-def _picked(event: gr.EventData) -> tuple[str, str]:
-    return event.source, event.expected
+def _as_meant(source: str, target: str) -> str:
+    """Both as one text, to compare with what is in the fields later."""
+    return json.dumps([source, target])
+
+
+def _next(seed: float | None) -> int:
+    seed = int(seed or 0) + 1
+    return seed if 0 <= seed <= LAST_SEED else 0
+
+
+def _picked(event: gr.EventData) -> tuple[str, str, str]:
+    return event.source, event.expected, _as_meant(event.source, event.expected)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from torch_ctree.data import DataError, Encoder, Vocabulary
 from torch_ctree.data.errors import shown
 
-MOST_LETTERS, MOST_WORDS = 2_000, 100
+MOST_LETTERS = 2_000
 """Of a source or a target."""
 MOST_NAMED = 5
 """Words that one line is about."""
@@ -26,15 +26,15 @@ def cleaned(text: str | None) -> str:
     return f"{words} " if words and text[-1].isspace() else words
 
 
-def check(name: str, text: str, words: Encoder) -> str:
+def check(name: str, text: str, words: Encoder, most_words: int) -> str:
     """Refuse what a model cannot read, in one line → what is to be said of what it can; mostly nothing.
 
     name: what the text is: source or target
     """
     if len(text) > MOST_LETTERS:
         raise DataError(f"The {name} is too long: {len(text):,} letters; at most {MOST_LETTERS:,} are read here.")
-    if (count := len(text.split())) > MOST_WORDS:
-        raise DataError(f"The {name} is too long: {count:,} words; at most {MOST_WORDS} are read here.")
+    if (count := len(text.split())) > most_words:
+        raise DataError(f"The {name} is too long: {count:,} words; at most {most_words} are read here.")
     if not isinstance(words, Vocabulary) or not (strange := strangers(text, words)):
         return ""
     if words.unknown is None:

@@ -44,13 +44,14 @@ class Section:
 def tag(element: str, *content: str, **attributes: str | None) -> Html:
     """An element; what is in it is escaped, unless it is HTML already.
 
-    attributes: with _ at the end where Python has the word, and within for -; those that are None are left out
+    attributes: with _ at the end where Python has the word, and within for -; those that are None are left out.
+        Only what is for scripts, data_…, has the characters that nobody sees
 
     >>> tag("a", "R&D", href="#x", class_=None)
     '<a href="#x">R&amp;D</a>'
     """
     given = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{escape(visible(value))}"'
+        f' {name.rstrip("_").replace("_", "-")}="{escape(value if name.startswith("data_") else visible(value))}"'
         for name, value in attributes.items()
         if value is not None
     )
