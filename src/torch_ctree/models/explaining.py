@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from torch_ctree.data import Encoder
-from torch_ctree.models.decoders import TreeDecoder
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.seq2seq import Seq2Seq
 from torch_ctree.trees import Derivation, LatentTree, TreePosterior
@@ -56,7 +55,7 @@ def explain(model: Seq2Seq, source: str, k: int = 1, depth: int | None = None) -
     check_count("k", k)
     encoding = model.encode(model.batch([source]))
     found = model.decoder.topk(encoding, k, None, depth)[:, 0]
-    if isinstance(model.decoder, TreeDecoder) and found.derivation is not None:
+    if found.derivation is not None:
         return _explained(model, source, encoding, found.derivation, depth)
     spelled = (model.spelled(found, rank) for rank in range(k))
     words = _words(model.source, source)
@@ -69,26 +68,27 @@ def explain_samples(
 ) -> list[Explained]:
     """Answers of a tree decoder drawn at random, each with its tree; the same for the same seed."""
     check_count("count", count)
-    batch = model.batch([source])
+    decoder, encoding = model.tree_decoder, model.encode(model.batch([source]))
     with torch.random.fork_rng(devices=[] if model.device.type == "cpu" else [model.device]):
         torch.manual_seed(seed)
-        drawn = model.distribution(batch, depth).sample((count,))[:, 0]
-    return _explained(model, source, model.encode(batch), drawn, depth)
+        drawn = decoder.distribution(encoding, depth).sample((count,))[:, 0]
+    return _explained(model, source, encoding, drawn, depth)
 
 
 @torch.no_grad()
 def explain_target(model: Seq2Seq, source: str, target: str, k: int = 1, depth: int | None = None) -> Parsed:
     """The k best trees of a target given its source; of a grammar one."""
     check_count("k", k)
-    batch = model.batch([source], [target])
-    posterior = model.distribution(batch, depth).posterior(batch.target, batch.target_lengths)
+    decoder, batch = model.tree_decoder, model.batch([source], [target])
+    encoding = model.encode(batch)
+    posterior = decoder.distribution(encoding, depth).posterior(batch.target, batch.target_lengths)
     if isinstance(posterior, TreePosterior):
         best, entropy = posterior.topk(k)[:, 0], max(0.0, posterior.entropy()[0].item())
     else:
-        best, entropy = model.best_trees(posterior), None
+        best, entropy = decoder.best_trees(posterior), None
     spans = posterior.span_marginals()
     best = best[best.log_prob > -math.inf]
-    trees = _vertices(model, model.encode(batch), best, spans.expand(len(best.lengths), -1, -1).tolist(), depth)
+    trees = _vertices(model, encoding, best, spans.expand(len(best.lengths), -1, -1).tolist(), depth)
     shares = best.log_prob.exp().tolist()
     return Parsed(
         _words(model.source, source),
@@ -104,9 +104,8 @@ def _explained(
     model: Seq2Seq, source: str, encoding: Encoding, trees: Derivation, depth: int | None
 ) -> list[Explained]:
     """Derivations of one source, (k, N); those that are not there are left out."""
-    assert isinstance(model.decoder, TreeDecoder)
     trees = trees[trees.lengths > 0]
-    dist = model.decoder.distribution(encoding, depth)
+    dist = model.tree_decoder.distribution(encoding, depth)
     if isinstance(dist, LatentTree):
         posterior = dist.posterior(trees.tokens[:, None], trees.lengths[:, None])
         marginals, log_probs = posterior.span_marginals()[:, 0].tolist(), trees.log_prob.tolist()
@@ -133,9 +132,8 @@ def _vertices(
     model: Seq2Seq, encoding: Encoding, trees: Derivation, marginals: Sequence[Spans], depth: int | None
 ) -> list[Vertex]:
     """Derivations of one source, (k, N), and how probable the spans of each are → their trees."""
-    assert isinstance(model.decoder, TreeDecoder)
     spell = model.target.__getitem__
-    known = model.decoder.describe(encoding, trees, spell, depth)
+    known = model.tree_decoder.describe(encoding, trees, spell, depth)
     found = []
     for k, length in enumerate(trees.lengths.tolist()):
         words = [spell(token) for token in trees.tokens[k, :length].tolist()]

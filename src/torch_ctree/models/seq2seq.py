@@ -107,21 +107,15 @@ class Seq2Seq(nn.Module):
 
     def distribution(self, batch: Batch, depth: int | None = None) -> LatentTree | LatentGrammar:
         """The distribution over (target, tree) pairs for each source, of a tree decoder."""
-        if not isinstance(self.decoder, TreeDecoder):
-            raise ModelError(
-                f"the decoder {self.config.decoder!r} has no trees; expected a model with decoder 'ctree' or 'grammar'"
-            )
-        return self.decoder.distribution(self.encode(batch), depth)
+        return self.tree_decoder.distribution(self.encode(batch), depth)
 
     def best(self, distribution: LatentTree | LatentGrammar) -> Decoded:
         """The answers of a tree decoder, from its distribution, (B, …)."""
-        assert isinstance(self.decoder, TreeDecoder)
-        return as_answers(self.decoder.best(distribution))
+        return as_answers(self.tree_decoder.best(distribution))
 
     def best_trees(self, posterior: TreePosterior | GrammarPosterior) -> Derivation:
         """The trees that a tree decoder gives of targets, from their posterior, (B, …)."""
-        assert isinstance(self.decoder, TreeDecoder)
-        return self.decoder.best_trees(posterior)
+        return self.tree_decoder.best_trees(posterior)
 
     # --- text ---------------------------------------------------------------------------------------------------------
 
@@ -193,6 +187,15 @@ class Seq2Seq(nn.Module):
     def has_trees(self) -> bool:
         """Whether its answers have trees."""
         return isinstance(self.decoder, TreeDecoder)
+
+    @property
+    def tree_decoder(self) -> TreeDecoder:
+        """The decoder, where it has trees; else that is an error."""
+        if not isinstance(self.decoder, TreeDecoder):
+            raise ModelError(
+                f"the decoder {self.config.decoder!r} has no trees; expected a model with decoder 'ctree' or 'grammar'"
+            )
+        return self.decoder
 
     @property
     def device(self) -> torch.device:

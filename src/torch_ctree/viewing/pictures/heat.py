@@ -54,15 +54,21 @@ def heat_map(
         lines = (shortened(line, (wide + GAP) / LIKELY) for line in title.split("\n"))
         axes.set_title("\n".join(lines), pad=72 * (below if shares else 0) + 3)
         _map(axes, shares, rows, columns, size=min(SMALL + 1, 72 * cell / 3.6))
-        if shares and is_level:
-            for x, column in enumerate(columns):
-                axes.text(x + 0.5, -0.15, column, ha="center", va="bottom", fontsize=SMALL)
-        elif shares:
-            heading(axes, columns, cell, -0.15, is_above=True)
+        if shares:
+            _name(axes, columns, cell, is_level)
         if not place:
             for y, row in enumerate(names):
                 axes.text(-0.1 / cell, y + 0.5, row, ha="right", va="center", fontsize=SIZE)
     return figure
+
+
+def _name(axes: Axes, columns: Sequence[str], cell: float, is_level: bool) -> None:
+    """The columns, of so many inches each; upright where their names are longer."""
+    if not is_level:
+        heading(axes, columns, cell, -0.15, is_above=True)
+        return
+    for x, column in enumerate(columns):
+        axes.text(x + 0.5, -0.15, column, ha="center", va="bottom", fontsize=SMALL)
 
 
 def _map(
