@@ -91,7 +91,8 @@ def decode(
         for (_, source), answers in zip(some, found, strict=True):
             trees = [answer.tree for answer in answers]
             if is_explained:
-                known = explain(model, source, topk, depth)
+                with within_memory():
+                    known = explain(model, source, topk, depth)
                 trees = [one.tree or tree for one, tree in zip(known, trees, strict=True)]
             if save is not None:
                 _save(trees[0] if trees else None, save, look)
