@@ -67,8 +67,9 @@ class Seq2Seq(nn.Module):
         return self.decoder.score(self.encode(batch), batch.target, batch.target_lengths, depth)
 
     def losses(self, batch: Batch) -> Tensor:
-        """(B,): −log p(target | source) for each target word; 0 for rows that only fill up."""
-        return torch.where(batch.real, -self.score(batch) / batch.target_lengths, 0)
+        """(B,): −log p(target | source) for each target word, or what the decoder learns by; 0 for rows that fill up."""
+        objective = self.decoder.objective(self.encode(batch), batch.target, batch.target_lengths)
+        return torch.where(batch.real, -objective / batch.target_lengths, 0)
 
     def loss(self, batch: Batch) -> Tensor:
         """What training makes small: the mean of ``losses`` over the pairs."""

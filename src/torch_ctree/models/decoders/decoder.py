@@ -70,6 +70,10 @@ class Decoder(nn.Module, ABC):
     def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:
         """log p(target | source), differentiable: tokens (B, N), lengths (B,) → (B,)"""
 
+    def objective(self, encoding: Encoding, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """What training makes large, (B,): the score, unless a decoder learns by something else."""
+        return self.score(encoding, tokens, lengths)
+
     @abstractmethod
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
         """The k best answers, best first: (k, B, …); not differentiable."""
