@@ -1,6 +1,7 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -272,6 +273,25 @@ def test_many_seeds(ctree, side_by_side):
         (seed, Path(f"runs/scan-length-{seed}"), False) for seed in (0, 2, 4)
     ]
     assert {run.config.model.slots for run in runs} == {2}
+
+
+def test_many_seeds_of_a_translation(side_by_side, capsys, monkeypatch):
+    trained = command.train_together
+    monkeypatch.setattr(
+        command,
+        "train_together",
+        lambda *given: [
+            replace(one, result=one.result and one.result | {"validation_bleu": 30.0 + one.job.config.seed})
+            for one in trained(*given)
+        ],
+    )
+    with pytest.raises(SystemExit):
+        main(["train", "scan-length", "--seeds", "0-2"])
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].split() == ["seed", "best", "epoch", "validation", "accuracy", "BLEU", "seconds", "folder"]
+    assert said[1].split() == ["0", "2", "50.00%", "30.00", "61", "runs/scan-length-0"]
+    assert said[2].split() == ["1", "failed", "1,234", "runs/scan-length-1"]
+    assert said[5] == "validation BLEU 31.00 ± 1.41 (mean and standard deviation of 2 runs)"
 
 
 def test_one_of_many(ctree, side_by_side):

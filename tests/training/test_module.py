@@ -5,21 +5,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.training.runs import pairs, settings, train, write_pairs
 from torch_ctree import Seq2Seq
 from torch_ctree.data import Batch, Batches, recombined
-from torch_ctree.evaluation import exact_match, predict
-from torch_ctree.training import TrainingError
-from torch_ctree.training.module import Attempts, Plateau, Training, new_model
+from torch_ctree.evaluation import bleu, exact_match, predict
+from torch_ctree.evaluation.translation import NGRAMS, bleu_of
+from torch_ctree.models import Decoded
+from torch_ctree.training import TrainingError, build, running
+from torch_ctree.training.attempts import Attempts
+from torch_ctree.training.module import Training, new_model
 from torch_ctree.training.preparation import prepare
 from torch_ctree.training.running import make_model
+from torch_ctree.training.schedule import Plateau
 
 COLUMNS = ["epoch", "step", "train_loss", "validation_loss", "validation_accuracy", "learning_rate", "attempt"]
 STILL: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0}
@@ -136,6 +142,130 @@ def test_a_run_that_goes_on_waits_as_it_would_have(tmp_path, place, scripted):
     assert parts == replace(whole, folder=tmp_path / "parts")
     for name in ("metrics.csv", "model.safetensors"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+
+
+# --- what is better ---------------------------------------------------------------------------------------------------
+
+
+def test_epochs_may_be_chosen_by_loss(tmp_path, place, scripted):
+    scripted([(1, 1.0), (9, 1.0), (8, 0.4), (2, 0.5), (1, 0.6), (9, 0.7)])
+    finished, _ = run(place, tmp_path / "run", select="loss", lr=1.0, max_epochs=6)
+    assert finished.best["epoch"] == 3
+    assert [row["learning_rate"] for row in rows(tmp_path / "run")] == [1, 1, 1, 1, 1, 0.5]
+
+
+@pytest.mark.parametrize("tokens", [None, 60])
+def test_epochs_may_be_chosen_by_bleu(tmp_path, place, tokens):
+    """The number of each epoch is that of its answers as text, and what is kept is the best of them."""
+    optimisation = {"select": "bleu", "batch_size": 7, "max_tokens": tokens, "max_epochs": 8, "lr": 0.03}
+    config = settings(place, model=STILL, optimisation=optimisation)
+    finished, said = train(config, tmp_path / "run")
+    found = rows(tmp_path / "run")
+    assert finished.best == max(found, key=lambda row: (row["validation_bleu"], -row["validation_loss"]))
+    assert f"BLEU {found[-1]['validation_bleu']:.2f}" in said
+    task, model = config.data.load(), Seq2Seq.from_pretrained(tmp_path / "run")
+    predictions = [one for some in predict(model, task, "validation") for one in some]
+    expected = bleu([p.output for p in predictions], [p.target for p in predictions], tokenised=True).score
+    assert expected > 0
+    assert finished.best["validation_bleu"] == pytest.approx(expected)
+
+
+def test_bleu_of_plain_text_and_unknown_words(tmp_path, place):
+    """The references are the texts themselves, whatever of them the model knows."""
+    lines = [("a b c d e", "Ein, zwei, drei!"), ("b c d e f", "Ein, zwei, vier!")]
+    name = str(write_pairs(tmp_path / "plain.tsv", 8 * lines))
+    data = {"name": name, "validation": name, "test": name}
+    vocabulary = {"kind": "words", "min_count": 9, "unknown": "replace"}
+    config = build({"data": data, "vocabulary": vocabulary, "optimisation": {"select": "bleu", "max_epochs": 1}})
+    prepared = prepare(config, config.data.load())
+    assert list(prepared.references.texts) == [target for _, target in 8 * lines]
+    assert prepared.references.tokenised
+    subwords = replace(config, vocabulary=replace(config.vocabulary, kind="subwords", size=300))
+    assert not prepare(subwords, subwords.data.load()).references.tokenised
+    model = make_model(prepared, 0)
+    module = Training(model, prepared, config.optimisation, 0)
+    (batch,) = module.validation.epoch(0)
+    answers = Decoded(batch.target, batch.target_lengths, torch.zeros(len(batch)))
+    texts = [model.target.decode(row[:length]) for row, length in zip(batch.target, batch.target_lengths, strict=True)]
+    assert any("<unk>" in text for text in texts)  # and yet it is not right to say so
+    assert bleu_of(module._ngrams(answers, batch).tolist()) == pytest.approx(
+        bleu(texts, [lines[row % 2][1] for row in batch.rows.tolist()], tokenised=True).score
+    )
+    none = replace(batch, rows=torch.full_like(batch.rows, -1))
+    assert module._ngrams(answers, none).tolist() == [0] * NGRAMS
+
+
+# --- from step to step ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rates(monkeypatch):
+    """The learning rate of every step."""
+    update, seen = Training.on_before_optimizer_step, []
+
+    def watched(self: Training, optimizer: torch.optim.Optimizer) -> None:
+        seen.append(float(optimizer.param_groups[0]["lr"]))
+        update(self, optimizer)
+
+    monkeypatch.setattr(Training, "on_before_optimizer_step", watched)
+    return seen
+
+
+def test_the_learning_rate_rises_at_first(tmp_path, place, scripted, rates):
+    scripted([(5, 1.0), (5, 1.0), (5, 1.0), (5, 1.0)])
+    run(place, tmp_path / "run", batch_size=10, lr=1e-3, warmup_steps=6, max_epochs=4)  # four steps an epoch
+    expected = [1e-3 * min(1, n / 6) for n in range(1, 13)] + [5e-4] * 4
+    assert rates == pytest.approx(expected)
+    assert [row["learning_rate"] for row in rows(tmp_path / "run")] == pytest.approx(expected[3::4])
+
+
+def test_it_rises_again_where_an_attempt_begins_anew(tmp_path, place, scripted, rates):
+    scripted(NEVER_ENOUGH)
+    again = {"restart_after": 2, "restart_below": 0.5}
+    run(place, tmp_path / "run", batch_size=10, lr=1e-3, warmup_steps=6, max_epochs=4, **again)
+    assert rates == pytest.approx([1e-3 * min(1, n / 6) for n in range(1, 9)] * 2)
+
+
+def test_the_learning_rate_may_fall_with_every_step(tmp_path, place, scripted, rates):
+    scripted([(5, 1.0)] * 5)
+    run(place, tmp_path / "run", batch_size=10, lr=1e-3, schedule="linear", warmup_steps=3, patience=0, max_epochs=5)
+    assert rates == pytest.approx([1e-3 * min(1, n / 3) * (1 - (n - 1) / 20) for n in range(1, 21)])
+
+
+@pytest.mark.parametrize("schedule", ["linear", "plateau"])
+def test_schedules_go_on_where_they_stopped(tmp_path, place, rates, schedule):
+    optimisation = {"batch_size": 10, "schedule": schedule, "warmup_steps": 7, "max_epochs": 3, "checkpoint_steps": 3}
+    config = settings(place, optimisation=optimisation)
+    train(config, tmp_path / "whole")
+    whole = rates.copy()
+    rates.clear()
+    with pytest.raises(KeyboardInterrupt):
+        running.train(config, tmp_path / "parts", console=Console(quiet=True), callbacks=[StopAt(6)])
+    first = len(rates)
+    assert first == 6
+    train(config, tmp_path / "parts", resume=True)
+    assert rates[:first] == whole[:first]
+    assert rates[-6:] == whole[-6:]
+    for name in ("metrics.csv", "model.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+
+
+class StopAt(pl.Callback):
+    """Ctrl-C after so many steps."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        if trainer.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+def test_a_linear_schedule_keeps_its_end(tmp_path, place):
+    linear = {"schedule": "linear", "max_epochs": 1}
+    train(settings(place, optimisation=linear), tmp_path / "run")
+    with pytest.raises(TrainingError, match=r"optimisation\.max_epochs: got 2; .* began with 1"):
+        train(settings(place, optimisation=linear | {"max_epochs": 2}), tmp_path / "run", resume=True)
 
 
 # --- beginning anew ---------------------------------------------------------------------------------------------------

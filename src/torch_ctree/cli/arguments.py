@@ -53,8 +53,10 @@ def _kind(hint: Any) -> Any:
 
 
 def _default(value: Any) -> str:
-    """As help has it."""
-    return "" if value in (MISSING, None, "") else f" (default: {value})"
+    """As help has it; true and false as in a YAML file."""
+    if value in (MISSING, None, ""):
+        return ""
+    return f" (default: {str(value).lower() if isinstance(value, bool) else value})"
 
 
 def by_place(function: Callable[..., Any]) -> list[str]:

@@ -46,11 +46,10 @@ def evaluate(
         raise TrainingError(f"{task.name} has no set {set_!r}; it has {', '.join(task.sets)}")
     names = [set_] if set_ else task.tested
     terminal, folder = console(), folder_of(run)
-    tokenised = config.vocabulary.kind == "words" if data.is_own else data.form != "raw"
     results, rows = {}, []
     for name in names:
         predictions = _predictions(model, task, name, batch_size, depth)
-        result = evaluation.evaluate(predictions, task, tokenised)
+        result = evaluation.evaluate(predictions, task, config.is_tokenised)
         results[name if depth is None else f"{name} at depth {depth}"] = result
         rows += predictions
         _show(terminal, name, result)

@@ -18,6 +18,7 @@ from torch_ctree.cli.console import console, say
 from torch_ctree.cli.report import keep_report, keep_reports
 from torch_ctree.data.errors import check_whole, count, place, shown, told
 from torch_ctree.training import TrainConfig, TrainingError
+from torch_ctree.training.attempts import in_words
 from torch_ctree.training.configuration import CONFIG, SECTIONS, parsed
 from torch_ctree.training.pool import Outcome
 from torch_ctree.training.preparation import prepare
@@ -143,8 +144,7 @@ def _train(config: TrainConfig, folder: Path, resume: bool) -> None:
         has_begun = (folder / CONFIG).exists()
         say(terminal, f"stopped; go on with: ctree train --resume --run {quoted}" if has_begun else "stopped")
         raise
-    accuracy = f"validation accuracy {best['validation_accuracy']:.2%}"
-    say(terminal, f"best: epoch {best['epoch']}, {accuracy}; the model is in {folder}")
+    say(terminal, f"best: epoch {best['epoch']}, validation {in_words(best)}; the model is in {folder}")
     keep_report(folder, config, terminal)
     say(terminal, f"next: ctree evaluate {quoted}")
 
@@ -186,7 +186,8 @@ def _show(outcomes: Sequence[Outcome[Run, Best]]) -> None:
     terminal.print(table)
     done = [(outcome.job, outcome.result) for outcome in outcomes if outcome.result is not None]
     if done:
-        say(terminal, _summary([best["validation_accuracy"] for _, best in done]))
+        for line in _summaries([best for _, best in done]):
+            say(terminal, line)
     failed = [outcome for outcome in outcomes if outcome.result is None]
     for outcome in failed:
         say(terminal, f"{outcome.job.folder} failed: {outcome.error}")
@@ -204,23 +205,30 @@ def _show(outcomes: Sequence[Outcome[Run, Best]]) -> None:
 def _outcome_table(outcomes: Sequence[Outcome[Run, Best]]) -> Table:
     """One line for each seed."""
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("seed", "best epoch", "validation accuracy", "seconds"):
+    scored = ["BLEU"] if any("validation_bleu" in (outcome.result or {}) for outcome in outcomes) else []
+    for name in ("seed", "best epoch", "validation accuracy", *scored, "seconds"):
         table.add_column(name, justify="right")
     table.add_column("folder")
     for outcome in outcomes:
-        found = ["", "failed"]
+        found = ["", "failed", *[""] * len(scored)]
         if (best := outcome.result) is not None:
-            found = [f"{best['epoch']}", f"{best['validation_accuracy']:.2%}"]
+            score = [f"{best['validation_bleu']:.2f}" for _ in scored]
+            found = [f"{best['epoch']}", f"{best['validation_accuracy']:.2%}", *score]
         table.add_row(f"{outcome.job.config.seed}", *found, f"{outcome.seconds:,.0f}", Text(str(outcome.job.folder)))
     return table
 
 
-def _summary(accuracies: Sequence[float]) -> str:
+def _summaries(bests: Sequence[Best]) -> list[str]:
     """Of the runs together."""
-    middle = f"validation accuracy {mean(accuracies):.2%}"
-    if len(accuracies) == 1:
-        return middle
-    return f"{middle} ± {stdev(accuracies):.2%} (mean and standard deviation of {len(accuracies)} runs)"
+    scores = [best["validation_bleu"] for best in bests if "validation_bleu" in best]
+    found = {"accuracy": ([best["validation_accuracy"] for best in bests], ".2%"), "BLEU": (scores, ".2f")}
+    return [f"validation {name} {_middle(values, form)}" for name, (values, form) in found.items() if values]
+
+
+def _middle(values: Sequence[float], form: str) -> str:
+    if len(values) == 1:
+        return f"{values[0]:{form}}"
+    return f"{mean(values):{form}} ± {stdev(values):{form}} (mean and standard deviation of {len(values)} runs)"
 
 
 def _list() -> None:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch_ctree.data.errors import DataError, count
 from torch_ctree.data.vocabulary import several
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+
+ORDER = 4
+"""The longest n-grams have so many words."""
+NGRAMS = 2 * ORDER + 2
+"""Numbers that BLEU is made of."""
 
 
 class Bleu(NamedTuple):
@@ -27,15 +36,46 @@ def bleu(outputs: Sequence[str], references: Sequence[str], tokenised: bool) -> 
     >>> round(bleu(["the old cat sleeps now ."], ["the old cat sleeps here ."], tokenised=True).score, 2)
     53.73
     """
-    from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415  (slow to import, and only needed here)
-
     if len(several(outputs, "outputs")) != len(several(references, "references")):
         raise DataError(
             f"outputs: got {len(outputs):,}; expected {count(len(references), 'text')}, one for each reference"
         )
     if not outputs:
         raise DataError("outputs: got none; expected one or more")
-    # force: whether the text is tokenised has been said, and need not be guessed from its full stops.
-    metric = BLEU(tokenize="none" if tokenised else "13a", force=True)
+    metric = _metric(tokenised)
     score = metric.corpus_score(list(outputs), [list(references)]).score
     return Bleu(float(score), str(metric.get_signature()))
+
+
+def bleu_counts(output: str, reference: str, tokenised: bool) -> list[int]:
+    """What a pair adds to BLEU, for ``bleu_of``: ``NGRAMS`` numbers, to be summed over pairs.
+
+    Of n-grams of one to four words those that are in the reference, then all; then the words of output and reference.
+    """
+    one = _metric(tokenised, effective_order=True).sentence_score(output, [reference])
+    return [*one.counts, *one.totals, one.sys_len, one.ref_len]
+
+
+def bleu_of(counts: Sequence[float]) -> float:
+    """BLEU, from the sums of ``bleu_counts`` over all pairs; as ``bleu`` has it.
+
+    >>> round(bleu_of(bleu_counts("the old cat sleeps now .", "the old cat sleeps here .", tokenised=True)), 2)
+    53.73
+    """
+    from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415
+
+    whole = [round(count) for count in counts]
+    right, total, (output, reference) = whole[:ORDER], whole[ORDER : 2 * ORDER], whole[2 * ORDER :]
+    return float(BLEU.compute_bleu(right, total, output, reference, smooth_method="exp").score)
+
+
+@cache
+def _metric(tokenised: bool, effective_order: bool = False) -> BLEU:
+    """sacreBLEU's.
+
+    effective_order: for single sentences, whose longest n-grams it is told not to warn of
+    """
+    from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415  (slow to import, and only needed here)
+
+    # force: whether the text is tokenised has been said, and need not be guessed from its full stops.
+    return BLEU(tokenize="none" if tokenised else "13a", force=True, effective_order=effective_order)

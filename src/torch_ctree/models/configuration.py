@@ -52,6 +52,8 @@ class ModelConfig:
         attention, its ``root``
     heads: of a Transformer's attention
     length_penalty: how much a beam search prefers longer answers; 0 if it ranks them by their probability alone
+    label_smoothing: the part of what a sequential decoder learns from that every word has in equal shares
+    tied: whether a sequential decoder reads and says words by the same vectors
     options: settings of encoders and decoders of your own
     """
 
@@ -76,6 +78,8 @@ class ModelConfig:
     context: Context = "nodes"
     heads: int = 4
     length_penalty: float = 0.0
+    label_smoothing: float = 0.0
+    tied: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -106,7 +110,7 @@ class ModelConfig:
             check_depth(self.depth)
 
     def _check_shares(self) -> None:
-        for name in ("dropout", "attention_dropout", "word_noise", "phrase_dropout"):
+        for name in ("dropout", "attention_dropout", "word_noise", "phrase_dropout", "label_smoothing"):
             if not _is_number(value := getattr(self, name)) or not 0 <= value < 1:
                 raise ModelError(f"{name}: got {value!r}; expected a number from 0 to less than 1")
         if not _is_number(self.length_penalty) or not 0 <= self.length_penalty < math.inf:

@@ -17,6 +17,7 @@ from torch_ctree.data.vocabulary import several
 from torch_ctree.models import fused, pretrained
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.decoders import DECODERS, Decoded, Decoder, TreeDecoder, as_answers
+from torch_ctree.models.decoders.decoder import NOT_FOR_ALL
 from torch_ctree.models.encoders import ENCODERS, Encoding, SourceEncoder
 from torch_ctree.models.errors import ModelError
 from torch_ctree.trees import Derivation, GrammarPosterior, LatentGrammar, LatentTree, TreePosterior
@@ -51,6 +52,12 @@ class Seq2Seq(nn.Module):
         self.config, self.source, self.target = config, source, target
         self.encoder: SourceEncoder = _entry("encoder", config.encoder, ENCODERS)(config, len(source))
         self.decoder: Decoder = _entry("decoder", config.decoder, DECODERS)(config, len(target), len(source))
+        for name in NOT_FOR_ALL:
+            if getattr(config, name) and name not in self.decoder.takes:
+                nothing = type(getattr(config, name))()
+                raise ModelError(
+                    f"{name}: got {getattr(config, name)} with the decoder {config.decoder!r}; expected {nothing}"
+                )
         if self.decoder.needs_phrases and not self.encoder.reads_phrases:
             expected = f"one that reads phrases, such as 'spans', for the decoder {config.decoder!r}"
             raise ModelError(f"encoder: got {config.encoder!r}; expected {expected}")
@@ -67,7 +74,7 @@ class Seq2Seq(nn.Module):
         return self.decoder.score(self.encode(batch), batch.target, batch.target_lengths, depth)
 
     def losses(self, batch: Batch) -> Tensor:
-        """(B,): −log p(target | source) for each target word, or what the decoder learns by; 0 for rows that fill up."""
+        """(B,): −log p(target | source), or what else the decoder learns by, for each word; 0 for rows that fill up."""
         objective = self.decoder.objective(self.encode(batch), batch.target, batch.target_lengths)
         return torch.where(batch.real, -objective / batch.target_lengths, 0)
 
@@ -100,11 +107,15 @@ class Seq2Seq(nn.Module):
         No answer can say a word that is not in the vocabulary, so that a target with one is never met.
         """
         answers, scores = self.examine(batch)
+        return self.are_right(answers, batch), scores
+
+    def are_right(self, answers: Decoded, batch: Batch) -> Tensor:
+        """Whether each answer is just the target, (B,); see ``check``."""
         right = answers.matches(batch.target, batch.target_lengths) & batch.real
         if isinstance(self.target, Vocabulary) and self.target.unknown is not None:
             unknown = self.target.encode(self.target.unknown)[0]
             right &= ~((batch.target == unknown) & batch.target_mask).any(1)
-        return right, scores
+        return right
 
     def distribution(self, batch: Batch, depth: int | None = None) -> LatentTree | LatentGrammar:
         """The distribution over (target, tree) pairs for each source, of a tree decoder."""

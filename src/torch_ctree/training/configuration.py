@@ -120,11 +120,17 @@ class OptimisationConfig:
     gradient_norm: longer gradients are cut to this
     epoch_steps: an epoch ends after so many steps at most, and the next has other pairs; by default when it has had all
     max_epochs: stop after so many
-    patience: epochs without a better validation accuracy that are let pass; after one more the learning rate falls
+    select: which epoch is kept, and what has to get better for the learning rate to stay: ``accuracy``, the share of
+        validation answers that are just right; their ``bleu``; or the validation ``loss``, which the first two go by as
+        long as they are 0
+    schedule: the learning rate falls on a ``plateau``, where an epoch brings nothing better; or it is ``linear``: less
+        with every step, down to 0 at the end of max_epochs
+    warmup_steps: so many steps at the beginning, over which it rises to ``lr``
+    patience: epochs that bring nothing better and are let pass; after one more the learning rate falls
     factor: what it is then multiplied by
     min_lr: stop when it is below
-    ties: of epochs with the same validation accuracy, which one is kept: that with the lowest validation loss, or the
-        last, as the paper's authors do; as long as no answer is right, always by loss
+    ties: of epochs that are as good, which one is kept: that with the lowest validation loss, or the last, as the
+        paper's authors do; as long as none is any good, always by loss
     restart_after: begin anew, with other first weights, if validation accuracy has not reached ``restart_below`` after
         so many epochs: for models that learn either soon or never
     restart_below: see there
@@ -146,6 +152,9 @@ class OptimisationConfig:
     gradient_norm: float = 1.0
     epoch_steps: int | None = None
     max_epochs: int = 50
+    select: Literal["accuracy", "bleu", "loss"] = "accuracy"
+    schedule: Literal["plateau", "linear"] = "plateau"
+    warmup_steps: int = 0
     patience: int = 1
     factor: float = 0.5
     min_lr: float = 1e-5
@@ -157,12 +166,25 @@ class OptimisationConfig:
 
     def __post_init__(self) -> None:
         """Refuse what nothing can be learned with."""
+        self._check_counts()
+        self._check_numbers()
+        if self.restart_agreement and self.select != "accuracy":
+            raise TrainingError(
+                f"restart_agreement: got {self.restart_agreement}; expected 0 where epochs are chosen by {self.select}"
+            )
+        if self.schedule == "linear" and (self.restart_after or self.restart_agreement):
+            raise TrainingError("schedule: got linear for a run that may begin anew; expected plateau")
+
+    def _check_counts(self) -> None:
         for name in ("batch_size", "max_epochs", "checkpoint_steps"):
             check_whole(name, getattr(self, name), 1)
         for name in ("max_target", "epoch_steps", "restart_after"):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), 1)
-        check_whole("patience", self.patience, 0)
+        for name in ("patience", "warmup_steps"):
+            check_whole(name, getattr(self, name), 0)
+
+    def _check_numbers(self) -> None:
         for name in ("lr", "eps", "gradient_norm"):
             if not 0 < getattr(self, name) < inf:
                 raise TrainingError(f"{name}: got {getattr(self, name)}; expected a number above 0")
@@ -240,6 +262,11 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Refuse an impossible seed."""
         check_whole("seed", self.seed, 0)
+
+    @property
+    def is_tokenised(self) -> bool:
+        """Whether targets have blanks between all tokens: BLEU cuts plain text into words by itself."""
+        return self.vocabulary.kind == "words" if self.data.is_own else self.data.form != "raw"
 
     def save(self, path: Path) -> None:
         """Write every setting to a YAML file, for ``read``."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from math import inf, isnan
 from typing import Any
@@ -15,128 +14,21 @@ from torch import Tensor
 
 from torch_ctree.data import Batch, Batches, DataError, Encoder, recombined
 from torch_ctree.data.order import Purpose, random_bits
-from torch_ctree.models import ModelConfig, Seq2Seq
+from torch_ctree.evaluation.translation import NGRAMS, bleu_counts, bleu_of
+from torch_ctree.models import Decoded, ModelConfig, Seq2Seq
+from torch_ctree.training.attempts import Answers, Attempts, quality
 from torch_ctree.training.batches import Loader, Turn, Turns
 from torch_ctree.training.configuration import OptimisationConfig
 from torch_ctree.training.errors import TrainingError
 from torch_ctree.training.graphs import Optimiser, Steps, adam, settle
 from torch_ctree.training.preparation import Prepared
+from torch_ctree.training.schedule import Plateau, scale
 
 STEPS_BETWEEN_LOGS = 20
 NEW_SOURCES = 512
 """To be asked about after every epoch, where that is wanted."""
 VALIDATED_AT_ONCE = 4
 """So many times as many pairs as a training batch has: without gradients, a GPU has room for them."""
-
-
-@dataclass
-class Plateau:
-    """The paper's schedule: the learning rate falls when validation accuracy has not improved for some epochs.
-
-    As long as no answer has been right, a better loss is an improvement too.
-    """
-
-    patience: int
-    best: float = 0.0
-    lowest: float = inf
-    waited: int = 0
-
-    def falls(self, accuracy: float, loss: float) -> bool:
-        """After an epoch with this accuracy and loss, whether the learning rate falls."""
-        better = accuracy > self.best or (self.best == 0 and loss < self.lowest)
-        self.waited = 0 if better else self.waited + 1
-        self.best, self.lowest = max(self.best, accuracy), min(self.lowest, loss)
-        if self.waited <= self.patience:
-            return False
-        self.waited = 0
-        return True
-
-
-Answers = list[tuple[int, ...]]
-"""The tokens of each."""
-Rank = tuple[bool, float, float, float]
-
-
-@dataclass
-class Attempts:
-    """Beginning anew: what a model learns, and how soon, is also the luck of its first weights.
-
-    after: epochs that each attempt has to show something; none, if it has all the time
-    below: the validation accuracy that it has to reach in these
-    agreement: the share of its answers to new sources that have to be those of an attempt before it; 0 if nobody asks
-    ties: whether ``loss`` tells which of equally good epochs is best, or it is the ``last``
-    """
-
-    after: int | None
-    below: float
-    agreement: float = 0.0
-    ties: str = "loss"
-    number: int = 1
-    lasted: int = 0
-    best: float = 0.0
-    closest: float = 0.0
-    ended: bool = False
-    highest: Rank | None = None
-    answers: Answers = field(default_factory=list)
-    """Of its best epoch."""
-    before: dict[int, Answers] = field(default_factory=dict)
-    """Those of the attempts that came to their end."""
-    agreed: dict[int, float] = field(default_factory=dict)
-    """The most that any later one had in common with each of these."""
-
-    def compare(self, answers: Answers) -> float:
-        """The share of these that the attempt before gave which has most of them."""
-        shares = {number: _alike(answers, some) for number, some in self.before.items()}
-        self.agreed = {number: max(share, self.agreed.get(number, 0.0)) for number, share in shares.items()}
-        return max(shares.values(), default=0.0)
-
-    def count(self, metrics: Mapping[str, float], answers: Answers) -> None:
-        """An epoch with these metrics, and these answers to what is new."""
-        if self.highest is None or self.rank(metrics) > self.highest:
-            self.highest, self.answers = self.rank(metrics), answers
-        self.lasted, self.best = self.lasted + 1, max(self.best, metrics["validation_accuracy"])
-        self.closest = max(self.closest, metrics.get("agreement", 0.0))
-
-    @property
-    def came_too_late(self) -> bool:
-        """Whether it has not learned enough in its time."""
-        return self.lasted == self.after and self.best < self.below
-
-    @property
-    def is_agreed(self) -> bool:
-        """Whether it need not go on: an epoch has everything right, and an attempt before it says the same."""
-        return self.agreement > 0 and self.highest is not None and self.highest[:2] == (True, 1)
-
-    @property
-    def stands_alone(self) -> bool:
-        """Whether it has ended, and no attempt before it says the same."""
-        return self.ended and self.closest < self.agreement
-
-    @property
-    def failed(self) -> bool:
-        """Whether the next epoch is the first of a new attempt."""
-        return self.came_too_late or self.stands_alone
-
-    def next(self) -> Attempts:
-        """The one that begins when this one has failed."""
-        before = {**self.before, self.number: self.answers} if self.ended and self.answers else self.before
-        kept = self.after, self.below, self.agreement, self.ties
-        return Attempts(*kept, self.number + 1, before=before, agreed=self.agreed)
-
-    def rank(self, metrics: Mapping[str, float]) -> Rank:
-        """Which epoch is best: one that agrees with another attempt; then by accuracy, agreement and perhaps loss.
-
-        If two attempts agree, both do, the earlier one no less than the later one.
-        """
-        agreement = max(metrics.get("agreement", 0.0), self.agreed.get(int(metrics["attempt"]), 0.0))
-        agrees, accuracy = agreement >= self.agreement, metrics["validation_accuracy"]
-        by_loss = self.ties == "loss" or accuracy == 0
-        return agrees, accuracy, agreement, -metrics["validation_loss"] if by_loss else metrics["epoch"]
-
-
-def _alike(some: Answers, others: Answers) -> float:
-    """The share of those that are the same; no answer is like none."""
-    return sum(one == other != () for one, other in zip(some, others, strict=True)) / len(some)
 
 
 def new_model(config: ModelConfig, source: Encoder, target: Encoder, *key: int) -> Seq2Seq:
@@ -181,10 +73,15 @@ class Training(pl.LightningModule):
         """Sources that nobody has seen, and whose answers nobody knows."""
         self.digest = prepared.digest()
         self.plateau = Plateau(config.patience)
-        self.attempts = Attempts(config.restart_after, config.restart_below, config.restart_agreement, config.ties)
+        self.references = prepared.references
+        self.attempts = Attempts(
+            config.restart_after, config.restart_below, config.restart_agreement, config.ties, config.select
+        )
         self.steps: Steps | None = None
         self.loss = torch.tensor(inf)
         """Of the latest batch."""
+        self.rate = config.lr
+        """Of the latest step."""
         self.totals: dict[str, Tensor] = {}
         self.metrics: dict[str, float] = {}
         """Of the latest epoch."""
@@ -211,7 +108,7 @@ class Training(pl.LightningModule):
         """Where an attempt has failed, the next one: here, when what the failed one has learned is on the disk."""
         if not self.attempts.failed:
             return
-        self.attempts = self.attempts.next()
+        self.attempts = self.attempts.next(self.global_step)
         model = self.model
         again = self.attempts.number - 1
         fresh = new_model(model.config, model.source, model.target, self.seed, again)
@@ -227,6 +124,8 @@ class Training(pl.LightningModule):
         torch.manual_seed(int(bits.random_raw()))
         optimiser = self.optimizers()
         assert isinstance(optimiser, LightningOptimizer)
+        self.rate = self._rate_of(batch_idx)
+        self._set_rate(self.rate)
         if self.steps is not None:
             if self.steps.epoch != self.current_epoch:  # it begins, or goes on
                 self.steps.begin(self.current_epoch, batch_idx, self.totals)
@@ -290,22 +189,37 @@ class Training(pl.LightningModule):
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """How many answers are just right, and how probable the true ones are."""
-        right, scores = self.model.check(batch)
+        answers, scores = self.model.examine(batch)
+        right = self.model.are_right(answers, batch)
         losses = torch.where(batch.real, -scores / batch.target_lengths, 0)
         self._add(validation_right=right.sum(), validation_loss=losses.sum(), validation_pairs=batch.real.sum())
+        if self.config.select == "bleu":
+            self._add(validation_ngrams=self._ngrams(answers, batch))
+
+    def _ngrams(self, answers: Decoded, batch: Batch) -> Tensor:
+        """What BLEU is made of, summed up over a batch, (10,)"""
+        known, tokens, lengths = self.references, answers.tokens.tolist(), answers.lengths.tolist()
+        found = [
+            bleu_counts(self.model.target.decode(some[:length]), known.texts[int(row)], known.tokenised)
+            for row, some, length in zip(batch.rows.tolist(), tokens, lengths, strict=True)
+            if row >= 0
+        ]
+        return torch.tensor(found, device=self.device).sum(0) if found else torch.zeros(NGRAMS, device=self.device)
 
     def on_validation_epoch_end(self) -> None:
         """Sum up the epoch, and choose the learning rate of the next."""
-        totals = {name: float(total) for name, total in self._everyones_totals().items()}
+        sums = self._everyones_totals()
+        ngrams = sums.pop("validation_ngrams", None)
+        totals = {name: float(total) for name, total in sums.items()}
         self.totals = {}
-        rate = self.learning_rate
         self.metrics = {
             "epoch": self.current_epoch + 1,
             "step": self.global_step,
             "train_loss": totals["loss"] / totals["pairs"],
             "validation_loss": totals["validation_loss"] / totals["validation_pairs"],
             "validation_accuracy": totals["validation_right"] / totals["validation_pairs"],
-            "learning_rate": rate,
+            **({} if ngrams is None else {"validation_bleu": bleu_of(ngrams.tolist())}),
+            "learning_rate": self.rate,
             "attempt": self.attempts.number,
         }
         answers: Answers = []
@@ -323,11 +237,13 @@ class Training(pl.LightningModule):
             self.logger.log_metrics(self.metrics, self.global_step)
         self.attempts.count(self.metrics, answers)
         if not self.attempts.failed:
-            self._go_on_or_end(rate)
+            self._go_on_or_end()
 
-    def _go_on_or_end(self, rate: float) -> None:
+    def _go_on_or_end(self) -> None:
         """Choose the learning rate of the next epoch; where it becomes too low, or attempts agree, this one ends."""
-        if self.plateau.falls(self.metrics["validation_accuracy"], self.metrics["validation_loss"]):
+        rate = self.learning_rate
+        falls = self.plateau.falls(quality(self.metrics, self.config.select), self.metrics["validation_loss"])
+        if falls and self.config.schedule == "plateau":
             rate *= self.config.factor
         self.attempts.ended = rate < self.config.min_lr or self.attempts.is_agreed
         if self.attempts.stands_alone:
@@ -347,13 +263,23 @@ class Training(pl.LightningModule):
 
     @property
     def learning_rate(self) -> float:
-        """Of the next step; a graph's is the same in float32."""
+        """Of an epoch; ``scale`` makes that of a step of it. A graph's is the same in float32."""
         return self.trainer.optimizers[0].param_groups[0]["rate"]
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
+        self.trainer.optimizers[0].param_groups[0]["rate"] = value
+        self._set_rate(value)
+
+    def _rate_of(self, batch_idx: int) -> float:
+        """Of a step of this epoch."""
+        batches, epochs = self.trainer.num_training_batches, self.config.max_epochs
+        done = (self.current_epoch + batch_idx / batches) / epochs
+        return self.learning_rate * scale(self.config, self.global_step + 1 - self.attempts.since, done)
+
+    def _set_rate(self, value: float) -> None:
+        """Of the next step."""
         group = self.trainer.optimizers[0].param_groups[0]
-        group["rate"] = value
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(value)  # graphs know its place
         else:

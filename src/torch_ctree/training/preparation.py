@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -23,6 +23,15 @@ MADE_TO_VALIDATE = 10
 """One of so many new pairs is validated on: what is right there is right of structures that nobody has shown."""
 
 
+@dataclass(frozen=True)
+class References:
+    """The true targets of a set, as text."""
+
+    texts: Sequence[str]
+    tokenised: bool
+    """Whether they have blanks between all tokens."""
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """All that a run learns from."""
@@ -31,6 +40,8 @@ class Prepared:
     target: Encoder
     train: Encoded
     validation: Encoded
+    references: References
+    """Of the validation set."""
     model: ModelConfig
     """With its depth chosen."""
     remarks: list[str]
@@ -88,7 +99,8 @@ def prepare(config: TrainConfig, task: Task) -> Prepared:
     _check_room(depth, {"train": train, "validation": validation})
     if isinstance(target, Vocabulary) and replaces:
         remarks += _unknown("sources", source, task) + _unknown("targets", target, task)
-    return Prepared(source, target, train, validation, replace(config.model, depth=depth), remarks)
+    references = References(list(validated.targets()), config.is_tokenised)
+    return Prepared(source, target, train, validation, references, replace(config.model, depth=depth), remarks)
 
 
 def _exchanged(config: TrainConfig, task: Task) -> Pairs:

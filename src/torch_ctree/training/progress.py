@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from torch_ctree.data.errors import count
-from torch_ctree.training.module import Attempts, Training
+from torch_ctree.training.attempts import Attempts, in_words
+from torch_ctree.training.module import Training
 
 
 class ProgressLine(pl.Callback):
@@ -77,12 +78,12 @@ class ProgressLine(pl.Callback):
         """One line that stays."""
         assert isinstance(pl_module, Training)
         metrics = pl_module.metrics
-        self.accuracy = f"  accuracy {metrics['validation_accuracy']:.2%}"
+        self.accuracy = f"  {in_words(metrics)}"
         agreed = f", agreement {metrics['agreement']:7.2%}" if "agreement" in metrics else ""
         if trainer.is_global_zero:
             self.console.print(
                 f"epoch {metrics['epoch']:>3}   loss {metrics['train_loss']:.4f}   validation: loss "
-                f"{metrics['validation_loss']:.4f}, accuracy {metrics['validation_accuracy']:7.2%}{agreed}   "
+                f"{metrics['validation_loss']:.4f}, {in_words(metrics, 7)}{agreed}   "
                 f"{self.speed:,.0f} pairs/s",
                 soft_wrap=True,
             )

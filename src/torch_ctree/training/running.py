@@ -25,6 +25,7 @@ from torch_ctree.devices import in_tf32
 from torch_ctree.models import ModelError, Seq2Seq, fused
 from torch_ctree.models.output import Output
 from torch_ctree.models.pretrained import WEIGHTS
+from torch_ctree.training.attempts import Attempts
 from torch_ctree.training.checkpoints import LAST, NEW, PREVIOUS, Keeper, WholeFiles, newest
 from torch_ctree.training.configuration import (
     CONFIG,
@@ -36,13 +37,12 @@ from torch_ctree.training.configuration import (
     read,
 )
 from torch_ctree.training.errors import TrainingError
-from torch_ctree.training.module import Attempts, Training, new_model
+from torch_ctree.training.module import Training, new_model
 from torch_ctree.training.preparation import Prepared, prepare
 from torch_ctree.training.progress import ProgressLine
 from torch_ctree.training.sharing import check_part
 
-MAY_CHANGE = (*OF_NO_INTEREST, "optimisation.max_epochs")
-"""What may differ when a run goes on: where it computes, and when it ends."""
+MAX_EPOCHS = "optimisation.max_epochs"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def train(
     console: Console | None = None,
     callbacks: Sequence[pl.Callback] = (),
 ) -> Finished:
-    """Train a model and leave it in a folder, best by validation accuracy.
+    """Train a model and leave it in a folder, as it was after its best epoch.
 
     Where several processes train, all but the first end here.
 
@@ -265,8 +265,10 @@ def _check_same(config: TrainConfig, folder: Path) -> None:
         raise TrainingError(f"{folder}: no run here to go on with; train it without --resume")
     began = build(read(folder / CONFIG))
     config = replace(config, data=config.data.absolute())
+    # Where it computes may differ, and when it ends, unless the learning rate depends on that.
+    may_change = (*OF_NO_INTEREST, *([MAX_EPOCHS] if began.optimisation.schedule == "plateau" else []))
     for name, then, now in differences(began, config):
-        if not name.startswith(MAY_CHANGE):
+        if name not in may_change:
             raise TrainingError(
                 f"{name}: got {now!r}; {folder} began with {then!r}: go on with that, or train anew with another --run"
             )

@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from torch_ctree.training.attempts import in_words
 from torch_ctree.training.configuration import TrainConfig
 from torch_ctree.training.errors import TrainingError
 from torch_ctree.training.pool import Lines, Outcome, Tell, Watcher, cores, run_together
@@ -81,7 +82,7 @@ def _train(run: Run, tell: Tell) -> Best:
 
 
 def _summary(best: Best) -> str:
-    return f"best epoch {best['epoch']}, validation accuracy {best['validation_accuracy']:.2%}"
+    return f"best epoch {best['epoch']}, validation {in_words(best)}"
 
 
 def telling(tell: Tell) -> Console:

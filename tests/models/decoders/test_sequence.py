@@ -353,3 +353,103 @@ def test_depths_are_checked(decoder, depth):
 def test_words_that_would_not_see_the_source(decoder):
     with pytest.raises(ModelError, match=r"^output: got 'linear' .*; expected mlp or lexical-attention$"):
         tiny_model(decoder=decoder, output="linear")
+
+
+# --- smooth labels ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decoder", SEQUENTIAL)
+def test_smooth_labels(decoder):
+    """A share of every word is learned by all that could stand there: the end not at first, nothing else at last."""
+    model = tiny_model(decoder=decoder, encoder="birnn", output="mlp", label_smoothing=0.3, depth=2)
+    sources, targets = some_pairs()
+    batch = make_batch(sources, targets)
+    encoding, vocabulary, longest = model.encode(batch), len(model.target), 4
+    expected = []
+    for n, target in enumerate(targets):
+        of_target = []
+        for place, word in enumerate([*target, vocabulary]):
+            each = [_log_prob(model, sources[n], target[:place], other) for other in range(vocabulary + 1)]
+            possible = [value for value in each if value > -math.inf]
+            assert len(possible) == (1 if place == longest else vocabulary if place == 0 else vocabulary + 1)
+            of_target.append(0.7 * each[word] + 0.3 * sum(possible) / len(possible))
+        expected.append(sum(of_target))
+    found = model.decoder.objective(encoding, batch.target, batch.target_lengths)
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=double))
+    losses = -found / batch.target_lengths
+    torch.testing.assert_close(model.losses(batch), losses)
+    assert not torch.allclose(model.score(batch), found)
+    losses.sum().backward()
+    assert all(weight.grad is None or weight.grad.isfinite().all() for weight in model.parameters())
+
+
+def _log_prob(model: Seq2Seq, source: list[int], before: list[int], word: int) -> float:
+    """log p(word | source, words before), by the modules."""
+    decoder, end = chain(model), len(model.target)
+    batch = make_batch([source], [[0]])
+    encoding = model.encode(batch)
+    nodes, read = decoder.nodes(encoding), torch.tensor([[end, *before]])
+    log_probs = decoder.log_probs(decoder.forced(encoding, read, nodes), encoding, nodes, 0, decoder.longest(None))
+    return log_probs[0, -1, word].item()
+
+
+def test_without_smooth_labels_the_score_is_learned():
+    model = tiny_model(decoder="transformer", encoder="transformer", output="mlp")
+    batch = some_batch()
+    assert torch.equal(model.losses(batch), -model.score(batch) / batch.target_lengths)
+
+
+# --- the same vectors for reading and saying --------------------------------------------------------------------------
+
+TIED = ("gru", "lstm", "transformer")
+
+
+@pytest.mark.parametrize("decoder", TIED)
+def test_words_are_read_by_the_vectors_they_are_said_by(decoder):
+    """As with a table of its own that holds the same numbers."""
+    settings = {"decoder": decoder, "encoder": "birnn", "output": "mlp"}
+    tied, apart = tiny_model(**settings, tied=True), tiny_model(**settings)
+    weights = tied.state_dict()
+    words = weights["decoder.output.words.weight"] * math.sqrt(4)
+    weights["decoder.embedding.weight"] = torch.cat([words, weights["decoder.embedding.weight"]])
+    apart.load_state_dict(weights)
+    batch = some_batch()
+    assert torch.equal(tied.score(batch), apart.score(batch))
+    for one, other in zip(vars(tied.topk(batch, 3)).values(), vars(apart.topk(batch, 3)).values(), strict=True):
+        assert one is other is None or torch.equal(one, other)
+    assert apart.parameter_count - tied.parameter_count == 4 * len(tied.target)
+
+
+def test_tied_words_learn_from_both_sides(tmp_path):
+    model = tiny_model(decoder="transformer", encoder="transformer", output="mlp", tied=True)
+    weight = chain(model).output.words.weight
+    assert isinstance(weight, nn.Parameter)
+    decoder = chain(model)
+    assert isinstance(decoder, TransformerDecoder)
+    decoder.read(torch.tensor([[1, 1, 3]])).sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.tolist() == [[0.0] * 4, [4.0] * 4, [0.0] * 4]  # twice, times the root of the width
+    model.save_pretrained(tmp_path)
+    batch = some_batch()
+    assert torch.equal(Seq2Seq.from_pretrained(tmp_path).double().score(batch), model.float().double().score(batch))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"decoder": "transformer", "output": "lexical-attention", "tied": True},
+            "tied: got True with the output 'lex",
+        ),
+        ({"decoder": "production", "tied": True}, "tied: got True with the decoder 'production'; expected False"),
+        ({"decoder": "ctree", "tied": True}, "tied: got True with the decoder 'ctree'; expected False"),
+        (
+            {"decoder": "ctree", "label_smoothing": 0.1},
+            "label_smoothing: got 0.1 with the decoder 'ctree'; expected 0.0",
+        ),
+        ({"label_smoothing": 1.0}, "label_smoothing: got 1.0; expected a number from 0 to less than 1"),
+    ],
+)
+def test_settings_that_are_not_for_all(settings, message):
+    with pytest.raises(ModelError, match=f"^{message}"):
+        tiny_model(**settings)

@@ -18,6 +18,8 @@ from torch_ctree.trees.vertex import Vertex
 WORDS_SHOWN = 8
 """Of a vertex, the most probable ones."""
 
+NOT_FOR_ALL = ("label_smoothing", "tied")
+"""Settings that many decoders have no use for."""
 Trees = LatentTree | LatentGrammar
 """A distribution over (target, tree) pairs."""
 
@@ -65,6 +67,8 @@ class Decoder(nn.Module, ABC):
 
     needs_phrases: ClassVar[bool] = False
     """Whether only an encoder that ``reads_phrases`` will do."""
+    takes: ClassVar[tuple[str, ...]] = ()
+    """Which of the settings in ``NOT_FOR_ALL`` it goes by; with the others it is refused."""
 
     @abstractmethod
     def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:

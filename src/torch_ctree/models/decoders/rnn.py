@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from torch_ctree.models.attention import Memory
 from torch_ctree.models.configuration import ModelConfig
-from torch_ctree.models.decoders.sequence import Places, SequenceDecoder, State, Step
+from torch_ctree.models.decoders.sequence import Places, Reading, State, Step
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
 
 
-class RNNDecoder(SequenceDecoder):
+class RNNDecoder(Reading):
     """A recurrent network that starts from tanh(linear(root)) and reads the words before; attention follows it."""
 
     recurrence: nn.GRU | nn.LSTM
@@ -22,7 +22,6 @@ class RNNDecoder(SequenceDecoder):
             raise ModelError("output: got 'linear' with the decoder 'gru' or 'lstm'; expected mlp or lexical-attention")
         super().__init__(config, words, source_words)
         self.layers = config.decoder_layers
-        self.embedding = nn.Embedding(words + 1, config.width)
         self.root = nn.Linear(config.width, self.layers * config.width)
 
     def begin(self, encoding: Encoding) -> State:
@@ -41,9 +40,7 @@ class RNNDecoder(SequenceDecoder):
     def run(self, state: State, words: Tensor) -> tuple[Tensor, State]:
         """words (B, N) → outputs (B, N, H), and the state after them"""
         before = [part.transpose(0, 1).contiguous() for part in state]  # (layers, B, H)
-        out, after = self.recurrence(
-            self.dropout(self.embedding(words)), before[0] if len(before) == 1 else tuple(before)
-        )
+        out, after = self.recurrence(self.dropout(self.read(words)), before[0] if len(before) == 1 else tuple(before))
         after = after if isinstance(after, tuple) else (after,)
         return self.dropout(out), tuple(part.transpose(0, 1) for part in after)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,9 @@ from torch_ctree.models.decoders.beam import Beams
 from torch_ctree.models.decoders.decoder import Decoded, Decoder, chosen_depth
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders import Encoding
+from torch_ctree.models.errors import ModelError
 from torch_ctree.models.leaf import Leaf
-from torch_ctree.models.output import output_layer
+from torch_ctree.models.output import MLP, output_layer
 from torch_ctree.trees.checks import check_count
 from torch_ctree.trees.kernels.torch import in_accumulation_dtype
 
@@ -55,9 +56,12 @@ class SequenceDecoder(Decoder):
     answer at every place.
     """
 
+    takes: ClassVar[tuple[str, ...]] = ("label_smoothing",)
+
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()
         self.depth, self.beam, self.penalty, self.end = config.depth, config.beam, config.length_penalty, words
+        self.smoothing = config.label_smoothing
         self.context: Context = config.context
         self.attention = Attention(config.width, config.attention_dropout)
         self.leaf = Leaf(config.width)
@@ -118,14 +122,28 @@ class SequenceDecoder(Decoder):
 
     def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:
         """log p(target | source): tokens (B, N), lengths (B,) → (B,)"""
+        return self._learned(encoding, tokens, lengths, depth, 0.0)
+
+    def objective(self, encoding: Encoding, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """The score, with smooth labels where the model is to have them: (B,)"""
+        return self._learned(encoding, tokens, lengths, None, self.smoothing)
+
+    def _learned(
+        self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None, smoothing: float
+    ) -> Tensor:
+        """Σ log p(word), of which ``smoothing`` is shared evenly by all words that could stand there: (B,)"""
         number = torch.arange(tokens.shape[1] + 1, device=tokens.device)
         after = number >= lengths[:, None]  # (B, N + 1)
         said = nn.functional.pad(tokens, (0, 1)).masked_fill(after, self.end)
         before = nn.functional.pad(said[:, :-1], (1, 0), value=self.end)
         nodes = self.nodes(encoding)
         log_probs = self.log_probs(self.forced(encoding, before, nodes), encoding, nodes, 0, self.longest(depth))
-        words = log_probs.gather(-1, said[..., None])[..., 0]
-        return words.masked_fill(number > lengths[:, None], 0).sum(-1)
+        found = log_probs.gather(-1, said[..., None])[..., 0]
+        if smoothing:
+            possible = log_probs > -math.inf
+            evenly = log_probs.where(possible, 0).sum(-1) / possible.sum(-1)
+            found = (1 - smoothing) * found + smoothing * evenly
+        return found.masked_fill(number > lengths[:, None], 0).sum(-1)
 
     @torch.no_grad()
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
@@ -144,6 +162,27 @@ class SequenceDecoder(Decoder):
         place = self.step(state, beams.words, nodes).place
         beams.finish(self.log_probs(place, wide, nodes, most, longest)[:, 0, self.end])
         return beams.best(k)
+
+
+class Reading(SequenceDecoder):
+    """A decoder that reads the words before; where it is ``tied``, by the vectors of its output layer."""
+
+    takes: ClassVar[tuple[str, ...]] = (*SequenceDecoder.takes, "tied")
+
+    def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
+        super().__init__(config, words, source_words)
+        if config.tied and not isinstance(self.output, MLP):
+            raise ModelError(f"tied: got True with the output {config.output!r}; expected it with 'mlp'")
+        self.embedding = nn.Embedding(1 if config.tied else words + 1, config.width)  # tied: of the end alone
+
+    def read(self, words: Tensor) -> Tensor:
+        """(B, N) → (B, N, H)"""
+        if self.embedding.num_embeddings > 1:
+            return self.embedding(words)
+        assert isinstance(self.output, MLP)
+        weight = self.output.words.weight  # its numbers are small, as an output layer's have to be
+        found = math.sqrt(weight.shape[1]) * nn.functional.embedding(words.clamp_max(self.end - 1), weight)
+        return torch.where((words == self.end)[..., None], self.embedding.weight, found)
 
 
 def _repeated(encoding: Encoding, times: int) -> Encoding:

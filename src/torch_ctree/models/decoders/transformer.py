@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from torch_ctree.models.attention import Memory
 from torch_ctree.models.configuration import ModelConfig
-from torch_ctree.models.decoders.sequence import Places, SequenceDecoder, State, Step
+from torch_ctree.models.decoders.sequence import Places, Reading, State, Step
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.transformer import Heads, Layer, positions
 
 
-class TransformerDecoder(SequenceDecoder):
+class TransformerDecoder(Reading):
     """Layers in which every word sees those before it, and the source.
 
     The keys and values of words that have been said are kept: a step computes those of one word.
@@ -22,7 +22,6 @@ class TransformerDecoder(SequenceDecoder):
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__(config, words, source_words)
-        self.embedding = nn.Embedding(words + 1, config.width)
         self.layers = nn.ModuleList(Layer(config, with_source=True) for _ in range(config.decoder_layers))
         self.norm = nn.LayerNorm(config.width)
 
@@ -48,7 +47,7 @@ class TransformerDecoder(SequenceDecoder):
     def run(self, state: State, words: Tensor, nodes: Memory) -> tuple[Tensor, State]:
         """words (B, N) → outputs (B, N, H), and the keys and values of these words and of those before"""
         before, count = state[0].shape[1], words.shape[1]
-        x = self.embedding(words)
+        x = self.read(words)
         x = self.dropout(x + positions(before, count, x))
         seen = torch.ones(1, count, before + count, dtype=torch.bool, device=x.device).tril(before)
         after = []

@@ -15,7 +15,7 @@ from torch_ctree.viewing.pictures.style import WIDTH, colour, dashes, number, st
 
 Epochs = Sequence[Mapping[str, Any]]
 """The rows of a run's metrics.csv, as ``csv.DictReader`` gives them or as numbers."""
-CURVES = ("train_loss", "validation_loss", "validation_accuracy")
+CURVES = ("train_loss", "validation_loss", "validation_accuracy", "validation_bleu")
 
 
 @styled

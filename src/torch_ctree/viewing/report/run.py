@@ -117,7 +117,7 @@ def _lead(run: RunFolder, published: Beside) -> list[Html]:
     with suppress(MissingError, *ODD):
         found += _tested(run, published)
     with suppress(MissingError, *ODD):
-        found.append(_validated(run.epochs))
+        found += _validated(run.epochs)
     return [*about, *([facts(found)] if found else [])]
 
 
@@ -138,12 +138,13 @@ def _tested(run: RunFolder, published: Beside) -> list[tuple[str, str, str]]:
     return found
 
 
-def _validated(epochs: Sequence[Epoch]) -> tuple[str, str, str]:
-    best = max(epochs, key=lambda epoch: epoch["validation_accuracy"])
+def _validated(epochs: Sequence[Epoch]) -> list[tuple[str, str, str]]:
     attempts = len({epoch.get("attempt") for epoch in epochs})
     tries = f", {count(attempts, 'attempt')}" if attempts > 1 else ""
     more = f"highest of {count(len(epochs), 'epoch')}{tries}"
-    return "validation accuracy", percent(best["validation_accuracy"]), more
+    found = [("validation accuracy", percent(max(epoch["validation_accuracy"] for epoch in epochs)), more)]
+    scores = [epoch["validation_bleu"] for epoch in epochs if "validation_bleu" in epoch]
+    return [*found, *([("validation BLEU", f"{max(scores):.2f}", more)] if scores else [])]
 
 
 # --- how good it is ---------------------------------------------------------------------------------------------------
