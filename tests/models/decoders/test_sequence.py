@@ -12,6 +12,7 @@ from torch_ctree.models.decoders.production import ProductionSequence
 from torch_ctree.models.decoders.rnn import RNNDecoder
 from torch_ctree.models.decoders.sequence import SequenceDecoder
 from torch_ctree.models.decoders.transformer import TransformerDecoder
+from torch_ctree.models.output import MLP
 from torch_ctree.models.transformer import Layer
 
 from .. import plain
@@ -422,10 +423,10 @@ def test_words_are_read_by_the_vectors_they_are_said_by(decoder):
 
 def test_tied_words_learn_from_both_sides(tmp_path):
     model = tiny_model(decoder="transformer", encoder="transformer", output="mlp", tied=True)
-    weight = chain(model).output.words.weight
-    assert isinstance(weight, nn.Parameter)
     decoder = chain(model)
     assert isinstance(decoder, TransformerDecoder)
+    assert isinstance(decoder.output, MLP)
+    weight = decoder.output.words.weight
     decoder.read(torch.tensor([[1, 1, 3]])).sum().backward()
     assert weight.grad is not None
     assert weight.grad.tolist() == [[0.0] * 4, [4.0] * 4, [0.0] * 4]  # twice, times the root of the width
