@@ -6,8 +6,9 @@ import torch
 from nltk import Tree
 
 from torch_ctree.data import DataError, Pairs, Task
+from torch_ctree.data.recasing import Recaser, Written
 from torch_ctree.data.task import Gold
-from torch_ctree.evaluation import Prediction, Share, evaluate, predict, read_predictions, write_predictions
+from torch_ctree.evaluation import Prediction, Share, bleu, evaluate, predict, read_predictions, write_predictions
 from torch_ctree.evaluation.evaluating import in_brackets
 
 from ..models.build import SEQUENTIAL, scores_of_all, tiny_model
@@ -143,6 +144,25 @@ def test_text_has_bleu_and_no_trees():
     raw = evaluate(answers(), task(gold=None), tokenised=False).bleu
     assert raw is not None
     assert "tok:13a" in raw.signature
+
+
+def test_text_as_it_was_written():
+    plain, tokenised = ["The Cat sleeps.", "A dog sees the Cat!"], ["the cat sleeps .", "a dog sees the cat !"]
+    references = ["The Cat sleeps now.", "A dog sees the Cat!", "not asked for"]
+    written = Written({"test": references}, Recaser(plain, tokenised), "en")
+    some = [
+        Prediction("test", 1, "s", "a dog sees the cat !", "the dog sees the cat !", -1.0, None, -1.0, None),
+        Prediction("test", 0, "s", "the cat sleeps now .", "the cat sleeps now .", -1.0, None, -1.0, None),
+    ]
+    asked = []
+    known = replace(task(gold=None), written=lambda: asked.append(1) or written)
+    found = evaluate(some, known).bleu_written
+    assert found is not None
+    outputs = ["The dog sees the Cat!", "The Cat sleeps now."]
+    assert found == bleu(outputs, [references[1], references[0]], tokenised=False)
+    assert evaluate(some[:1], known).to_dict()["bleu_written"]["signature"] == found.signature
+    assert len(asked) == 1  # learned once for all sets
+    assert evaluate(some, task(gold=None)).bleu_written is None
 
 
 @pytest.mark.parametrize("kept", [slice(2, 4), slice(3, 4)])

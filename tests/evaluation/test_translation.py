@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from torch_ctree.data import DataError
 from torch_ctree.evaluation import bleu
+from torch_ctree.evaluation.translation import NGRAMS, bleu_counts, bleu_of
 
 
 def from_scratch(outputs: list[str], references: list[str]) -> float:
@@ -119,3 +120,12 @@ def test_other_numbers_of_texts():
 def test_nothing_slow_is_imported_before_it_is_needed():
     code = "import sys, torch_ctree.evaluation; print({'nltk', 'sacrebleu'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "set()\n"
+
+
+@given(st.lists(st.tuples(*[st.text("ab. ", max_size=12)] * 2), min_size=1, max_size=6), st.booleans())
+def test_sums_of_counts_are_as_good_as_the_texts(pairs, tokenised):
+    counts = [bleu_counts(output, reference, tokenised) for output, reference in pairs]
+    together = [sum(column) for column in zip(*counts, strict=True)]
+    assert len(together) == NGRAMS
+    outputs, references = ([pair[side] for pair in pairs] for side in (0, 1))
+    assert bleu_of(together) == pytest.approx(bleu(outputs, references, tokenised).score)

@@ -84,6 +84,8 @@ def _show(terminal: Console, name: str, result: evaluation.Evaluation) -> None:
     say(terminal, f"  {'loss':<16}{result.loss:8.4f}   nats for each target word")
     if result.bleu is not None:
         say(terminal, f"  {'BLEU':<16}{result.bleu.score:8.2f}   {result.bleu.signature}")
+    if result.bleu_written is not None:
+        say(terminal, f"  {'BLEU, as written':<16}{result.bleu_written.score:8.2f}   {result.bleu_written.signature}")
     if result.tree_f1 is not None and result.baselines is not None:
         beside = ", ".join(f"{kind} {value:.1%}" for kind, value in result.baselines.items())
         say(terminal, f"  {'tree F1':<16}{result.tree_f1.sentence_f1:8.2%}   best trees of the true targets ({beside})")

@@ -78,7 +78,7 @@ def detokenize(text: str, language: str = "en") -> str:
     >>> print(detokenize("the girl &apos;s t @-@ shirt says &quot; hello ! &quot; ( in red ) ."))
     the girl's t-shirt says "hello!" (in red).
     """
-    line = _Line(_whole_entities([_unescape(token) for token in text.split()]), RULES.get(language, GENERAL))
+    line = _Line(_whole_entities([unescape(token) for token in text.split()]), RULES.get(language, GENERAL))
     result, before = [], Join.RIGHT
     for at, token in enumerate(line.tokens):
         join = line.join(at)
@@ -88,7 +88,8 @@ def detokenize(text: str, language: str = "en") -> str:
     return "".join(result)
 
 
-def _unescape(token: str) -> str:
+def unescape(token: str) -> str:
+    """``&quot;`` → ``"``, and so on."""
     return _ESCAPE.sub(lambda escape: ESCAPES[escape[1]], token)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from torch_ctree.data import multi30k, own, questions, scan, splitting
 from torch_ctree.data.errors import DataError, check_whole, count, place, told
 from torch_ctree.data.order import Purpose, permutation
 from torch_ctree.data.pairs import Pairs
+from torch_ctree.data.recasing import Recaser, Written
 from torch_ctree.data.task import SETS, Task
 
 FOLDER = "CTREE_DATA"
@@ -152,7 +154,17 @@ def _multi30k(name: str, root: str | Path | None, form: str) -> Task:
     if not _is_named(root):
         multi30k.prepare(folder, forms=[form])
     sets = multi30k.read(source, target, form, folder)
-    return Task(name, sets, f"the {form} files in {folder}", languages=(source, target))
+    may_be_had = not _is_named(root) or multi30k.is_there(folder, "raw")
+    written = partial(_written, name, root, sets) if form == "tokenised" and may_be_had else None
+    return Task(name, sets, f"the {form} files in {folder}", languages=(source, target), written=written)
+
+
+def _written(name: str, root: str | Path | None, tokenised: Mapping[str, Pairs]) -> Written:
+    """Of Multi30k: capitals are learned from its training set."""
+    plain = _multi30k(name, root, "raw")
+    recaser = Recaser(plain.train.targets(), tokenised["train"].targets())
+    targets = {key: list(pairs.targets()) for key, pairs in plain.sets.items() if key != "train"}
+    return Written(targets, recaser, name.split("-")[2])
 
 
 def _own(
@@ -216,5 +228,5 @@ def _held_out(
         train, validation = splitting.longest_targets(task.train)
     else:
         train, validation = splitting.with_words(task.train, how.split(), phrases)
-    sets = {**task.sets, "train": train, "validation": validation}
-    return replace(task, sets=sets, origin=f"{task.origin}; validation: {how}, seed {seed}")
+    sets = {**task.sets, "train": train, "validation": validation}  # whose targets ``written`` does not know
+    return replace(task, sets=sets, written=None, origin=f"{task.origin}; validation: {how}, seed {seed}")

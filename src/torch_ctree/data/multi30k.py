@@ -59,7 +59,7 @@ def read(source: str, target: str, form: str, root: Path) -> dict[str, Pairs]:
     if {source, target} != set(LANGUAGES):
         raise DataError(f"multi30k: got {source!r} to {target!r}; expected 'de' to 'en' or 'en' to 'de'")
     names = _names(form)
-    folder = files.folder_with(root, FOLDER, [Path(FORMS[form]).parts[0]])
+    folder = _folder(root, form)
     cure = f"`{PREPARE} --root {quote(str(root))}`"
     missing = [folder / name for name in names if not (folder / name).is_file()]
     if missing:
@@ -71,6 +71,16 @@ def read(source: str, target: str, form: str, root: Path) -> dict[str, Pairs]:
         name: files.read_parallel(*(folder / FORMS[form].format(stem, language) for language in (source, target)))
         for name, stem in SETS.items()
     }
+
+
+def is_there(root: Path, form: str) -> bool:
+    """Whether root has all files of a form, in the place where ``read`` looks for them."""
+    folder = _folder(root, form)
+    return all((folder / name).is_file() for name in _names(form))
+
+
+def _folder(root: Path, form: str) -> Path:
+    return files.folder_with(root, FOLDER, [Path(FORMS[form]).parts[0]])
 
 
 def prepare(root: Path, folder: Path | None = None, forms: Iterable[str] = tuple(FORMS)) -> list[Path]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch_ctree.data.pairs import Example, Pairs
+from torch_ctree.data.recasing import Written
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -39,6 +40,8 @@ class Task:
     """An example → its true trees, for tasks that are made by a grammar."""
     languages: tuple[str, str] | None = None
     """The languages of source and target, such as ("de", "en"), for translation."""
+    written: Callable[[], Written] | None = None
+    """How its targets were written, where here they are tokenised and in lower case, and that is known."""
 
     @property
     def train(self) -> Pairs:

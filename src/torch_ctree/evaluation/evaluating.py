@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch_ctree.data import Batch, Batches, Encoded, Example, Task, Vocabulary
 from torch_ctree.data.disk import finite, read_json, write
 from torch_ctree.data.errors import DataError
+from torch_ctree.data.recasing import Written
 from torch_ctree.devices import in_tf32
 from torch_ctree.evaluation.accuracy import Share, by_length, exact_match, first_word, token_accuracy
 from torch_ctree.evaluation.brackets import TreeF1, balanced, left_branching, right_branching, tree_f1
@@ -46,6 +48,8 @@ class Evaluation:
     """Exact match by the number of target words."""
     bleu: Bleu | None = None
     """Of text; not for tasks made by a grammar."""
+    bleu_written: Bleu | None = None
+    """Where the text is tokenised and in lower case: of it with capitals and without blanks before marks."""
     tree_f1: TreeF1 | None = None
     """The best trees of the true targets, beside the gold ones."""
     baselines: dict[str, float] | None = None
@@ -54,7 +58,9 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for a file."""
         values = asdict(self)
-        values["bleu"] = None if self.bleu is None else self.bleu._asdict()
+        for name in ("bleu", "bleu_written"):
+            score = getattr(self, name)
+            values[name] = None if score is None else score._asdict()
         return values
 
 
@@ -185,9 +191,25 @@ def evaluate(predictions: Sequence[Prediction], task: Task, tokenised: bool = Tr
         loss=float(np.mean(losses)),
         by_length=by_length(predictions),
         bleu=None if task.gold else bleu(*texts, tokenised=tokenised),
+        bleu_written=_bleu_written(predictions, task),
         tree_f1=f1,
         baselines=baselines,
     )
+
+
+def _bleu_written(predictions: Sequence[Prediction], task: Task) -> Bleu | None:
+    """BLEU against the targets as they were written, where these are known."""
+    if task.written is None:
+        return None
+    written = _loaded(task.written)
+    references = [written.targets[p.set][p.row] for p in predictions]
+    return bleu([written.plain(p.output) for p in predictions], references, tokenised=False)
+
+
+@lru_cache(maxsize=1)
+def _loaded(written: Callable[[], Written]) -> Written:
+    """For all sets of a task at once."""
+    return written()
 
 
 def _trees(predictions: Sequence[Prediction], task: Task) -> tuple[TreeF1 | None, dict[str, float] | None]:

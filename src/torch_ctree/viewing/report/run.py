@@ -42,9 +42,11 @@ METRICS = {
     "token_accuracy": "token accuracy",
     "loss": "loss, nats a word",
     "bleu": "BLEU",
+    "bleu_written": "BLEU, as written",
     "tree_f1": "tree F1",
 }
 """What an evaluation has, and what it is called."""
+BLEUS = ("bleu", "bleu_written")
 ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
 """What comes of a file that is not as this version has it."""
 
@@ -157,8 +159,9 @@ def _results(run: RunFolder, published: Beside) -> list[Html]:
     parts = [_other_weights(run), abreast(table(_metrics(sets, published)), _trees(sets))]
     if published.numbers:
         parts.append(paragraph(f"Published: {published.source}.", kind="faint"))
-    signatures = dict.fromkeys(result["bleu"]["signature"] for result in sets.values() if result.get("bleu"))
-    parts += [paragraph("BLEU: ", code(signature), kind="faint") for signature in signatures]
+    for metric in BLEUS:
+        signatures = dict.fromkeys(result[metric]["signature"] for result in sets.values() if result.get(metric))
+        parts += [paragraph(f"{METRICS[metric]}: ", code(signature), kind="faint") for signature in signatures]
     return [*parts, _by_length(sets)]
 
 
@@ -192,7 +195,7 @@ def _metric(name: str, result: Mapping[str, Any]) -> str:
     value = result.get(name)
     if name == "loss":
         return f"{value:.4f}" if is_finite(value) else "infinite"
-    if name == "bleu":
+    if name in BLEUS:
         return f"{value['score']:.2f}" if value else NO_NUMBER
     return percent(value["sentence_f1"] if name == "tree_f1" and value else value)
 
