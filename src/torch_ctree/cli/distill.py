@@ -14,8 +14,8 @@ from torch_ctree.data import Pairs
 from torch_ctree.data.disk import check_place
 from torch_ctree.data.distilling import DISTILLED
 from torch_ctree.data.errors import count, place
-from torch_ctree.data.files import is_jsonl, is_text, write_jsonl
-from torch_ctree.evaluation import answer_all
+from torch_ctree.data.files import is_jsonl
+from torch_ctree.evaluation.teaching import Taught, write_answers
 from torch_ctree.models import ModelError, Seq2Seq
 from torch_ctree.models.pretrained import SHIPPED, folder_of
 
@@ -43,15 +43,11 @@ def distill(
     path = _path(run, out)
     check_place(path)
     model, train = open_model(run, device), settings_of(run, root).data.load().train
-    answers = _answers(model, train, batch_size, depth)
-    kept = sum(not is_text(answer) for answer in answers)
-    targets = (answer if is_text(answer) else target for answer, target in zip(answers, train.targets(), strict=True))
-    write_jsonl(path, zip(train.sources(), targets, strict=True))
+    found = _write(model, train, path, batch_size, depth)
     terminal = console()
-    same = sum(" ".join(a.split()) == " ".join(b.split()) for a, b in zip(answers, train.targets(), strict=True))
-    say(terminal, f"{count(len(train), 'answer')}, {same / len(train):.2%} of them the true target")
-    if kept:
-        say(terminal, f"{count(kept, 'source')} without an answer: the true target stands in its place")
+    say(terminal, f"{count(found.answers, 'answer')}, {found.same / found.answers:.2%} of them the true target")
+    if found.kept:
+        say(terminal, f"{count(found.kept, 'source')} without an answer: the true target stands in its place")
     say(terminal, f"to learn from them: --data.distilled {path}")
 
 
@@ -66,10 +62,9 @@ def _path(run: str, out: str | None) -> Path:
     return folder / DISTILLED
 
 
-def _answers(model: Seq2Seq, train: Pairs, batch_size: int, depth: int | None) -> list[str]:
+def _write(model: Seq2Seq, train: Pairs, path: Path, batch_size: int, depth: int | None) -> Taught:
     """With a bar."""
     errors = Console(stderr=True)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bar:
         line = bar.add_task("answering", total=len(train))
-        tell = partial(bar.advance, line)
-        return answer_all(model, train.sources(), batch_size=batch_size, depth=depth, tell=tell)
+        return write_answers(model, train, path, batch_size=batch_size, depth=depth, tell=partial(bar.advance, line))

@@ -22,7 +22,7 @@ from torch_ctree.experiments import TABLES, Result, Row, Table, write_report
 from torch_ctree.experiments.beside import beside
 from torch_ctree.experiments.page import write_page
 from torch_ctree.experiments.report import Lines, Results, comparison, failures, standing
-from torch_ctree.experiments.sweep import Job, Plan, entries_of, jobs_of, sweep
+from torch_ctree.experiments.sweep import Job, Plan, check, entries_of, jobs_of, sweep
 from torch_ctree.experiments.tables import slug
 from torch_ctree.training import TrainingError
 from torch_ctree.training.configuration import CONFIG
@@ -53,7 +53,7 @@ def reproduce(
 ) -> None:
     """Train and test every row of a table of the paper, with the published numbers beside ours; goes on where it was.
 
-    table: scan, which is Table 1, or questions, which is Table 2
+    table: scan, which is Table 1, questions, which is Table 2, or multi30k, which is Table 3
     rows: some of its rows, with commas between them, such as om-ctree,om-ctree-la (see --list)
     splits: some of its splits, such as jump,length
     seeds: 0-9, or 0,3,7, or 0-4,8 (default: as many as the paper has, from 0 on)
@@ -83,8 +83,8 @@ def reproduce(
     folders = folder_named("results", results), folder_named("runs", runs)
     plan = Plan(*folders, root, command(), commit or commit_here(), deadline)
     jobs = jobs_of(entries, plan)
-    if jobs and ray is None:
-        jobs[0].config.data.load()  # what is wrong with all of them is said before any begins
+    if ray is None:
+        check(jobs)
     terminal = console()
     say(terminal, f"{count(len(entries), 'run')}: {len(entries) - len(jobs):,} done before, {len(jobs):,} to do")
     try:

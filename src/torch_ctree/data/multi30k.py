@@ -46,6 +46,7 @@ SHA256 = {
 }
 LAYOUTS = ("", FOLDER, "data/task1", "task1")  # where a folder may hold raw/ and tok/; the last two in a public clone
 PREPARE = f"ctree data prepare {FOLDER}"
+GET = f"`{PREPARE}` gets them"
 
 
 def read(source: str, target: str, form: str, root: Path) -> dict[str, Pairs]:

@@ -9,7 +9,7 @@ from torch_ctree.training import TrainConfig, build, presets, read
 from torch_ctree.training.configuration import OF_NO_INTEREST, differences
 from torch_ctree.viewing.report import Beside
 
-MAY_DIFFER = ("seed", "data.root", *OF_NO_INTEREST)
+MAY_DIFFER = ("seed", "data.root", "data.distilled", *OF_NO_INTEREST)
 """Settings that do not make a run one of another row."""
 
 
@@ -19,13 +19,19 @@ def beside(config: TrainConfig) -> Beside:
     for table in TABLES.values():
         for row in table.own:
             for split, name in row.presets.items():
-                if name in known and _is_same(build(read(known[name])), config):
+                taught = _is_taught(config) == (row.teacher is not None)
+                if taught and name in known and _is_same(build(read(known[name])), config):
                     return of_row(table, row, split)
     return Beside()
 
 
 def _is_same(preset: TrainConfig, config: TrainConfig) -> bool:
     return all(name in MAY_DIFFER for name, _, _ in differences(preset, config))
+
+
+def _is_taught(config: TrainConfig) -> bool:
+    """Whether it learns from another model's answers."""
+    return config.data.distilled is not None
 
 
 def of_row(table: Table, row: Row, split: str) -> Beside:
@@ -35,7 +41,7 @@ def of_row(table: Table, row: Row, split: str) -> Beside:
     for column in table.columns:
         theirs = row if row.published else leading(table.rows, column)
         if column.split == split and theirs is not None and (printed := theirs.published.get(column.key)):
-            numbers[_place(column)] = _percent(printed, table)
+            numbers[_place(column)] = _percent(printed, column, table)
             whose[theirs.name] = None
     if not numbers:
         return Beside()
@@ -51,8 +57,8 @@ def _place(column: Column) -> tuple[str, str]:
     return (inner[0] if inner else "test"), metric
 
 
-def _percent(printed: Published, table: Table) -> str:
+def _percent(printed: Published, column: Column, table: Table) -> str:
     scale, digits = 100 / table.scale, table.digits - (2 if table.scale == 1 else 0)
     values = [printed.mean, *([] if printed.deviation is None else [printed.deviation])]
-    lines = [" ± ".join(number(scale * value, digits) for value in values) + "%"]
+    lines = [" ± ".join(number(scale * value, digits) for value in values) + "%" * (column.unit == 1)]
     return "\n".join([*lines, *([bars(printed.histogram[:BINS])] if printed.histogram else [])])

@@ -46,6 +46,7 @@ from torch_ctree.viewing.report.page import (
     table,
     tag,
 )
+from torch_ctree.viewing.report.run import METRICS as METRIC_NAMES
 
 PICTURE_WIDTH = 10.0  # inches: a page has more room than a column of text
 
@@ -76,7 +77,7 @@ def _sections(of: Table, results: Results, runs: Path) -> list[Section]:
     lines = details(of, results)
     folds = {name: folded("In numbers", table(some, words=2 + (name in THREE))) for name, some in lines.items()}
     parts: dict[str, Sequence[Html]] = {
-        "Histograms over the seeds": _histograms(of, results),
+        "Histograms over the seeds": _histograms(of, results) if of.histograms else [],
         "Every seed": [_every_seed(of, results), folds[SEEDS]],
         "How they learned": _curves(of, results, runs),
         "By words of the target": [*_lengths(of, results), folds[LENGTHS]],
@@ -88,8 +89,8 @@ def _sections(of: Table, results: Results, runs: Path) -> list[Section]:
         "How they were made": [*_versions(results), *_made(lines[MADE]), *_settings(of, results)],
     }
     said = (
-        f"{of.about}: mean ± standard deviation over the runs, and below it how many runs are in each tenth from 0 to "
-        "100 percent. paper: as published; quoted: as published there, from another paper; here: our runs. "
+        f"{of.numbers.replace('*', '')}. paper: as published; quoted: as published there, from another paper; "
+        "here: our runs. "
     )
     whole = Section(of.title, [paragraph(said, f"{standing(of, results)}."), table(comparison(of, results), words=2)])
     return [whole, *(Section(title, content, is_part=True) for title, content in parts.items() if content)]
@@ -281,15 +282,18 @@ def _extremes(of: Table, results: Results) -> list[Html]:
     """Of each set, what two runs say: the worst one of the paper's best row, and the best one of ours."""
     found = []
     for split, name in _sets(of):
-        column = next(column for column in of.columns if column.split == split and _is_exact(column, name))
+        column = _leading_column(of, split, name)
         pair = _hardest(of, results, column) or _first(of, results, column, name)
         if pair:
             found += [tag("h4", _named(of, split, name)), abreast(*pair, are_even=True)]
     return found
 
 
-def _is_exact(column: Column, name: str) -> bool:
-    return column.metric == (("exact_match",) if name == "test" else (name, "exact_match"))
+def _leading_column(of: Table, split: str, name: str) -> Column:
+    """That of whole sentences, where there is one, of a set."""
+    inner = () if name == "test" else (name,)
+    some = [column for column in of.columns if column.split == split and column.metric[:-1] == inner]
+    return next((column for column in some if column.metric[-1] == "exact_match"), some[0])
 
 
 def _hardest(of: Table, results: Results, column: Column) -> list[Html]:
@@ -320,10 +324,11 @@ def _first(of: Table, results: Results, column: Column, name: str) -> list[Html]
 
 def _quoted(result: Result, column: Column, found: Mapping[str, Any]) -> Html:
     """An answer of a run, below its name."""
-    exact = f"exact match {100 * column.value(result['metrics']):.1f}%"
+    called = METRIC_NAMES.get(column.metric[-1], column.metric[-1])
+    good = f"{called} {100 * column.value(result['metrics']):.1f}{'%' * (column.unit == 1)}"
     return tag(
         "div",
-        paragraph(f"{result['row']}, seed {result['seed']}: {exact}", kind="caption"),
+        paragraph(f"{result['row']}, seed {result['seed']}: {good}", kind="caption"),
         example(found["source"], found["target"], found["output"], found["tree"]),
     )
 

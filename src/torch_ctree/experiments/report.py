@@ -43,8 +43,7 @@ def markdown(table: Table, results: Results) -> str:
         f"# {table.title}",
         f"`ctree report` made this page from the files in `{table.task}/`, which `ctree reproduce {table.task}` wrote, "
         "one for each run.",
-        f"{table.about}: mean ± standard deviation over the runs, and below it how many runs are in each tenth from 0 "
-        "to 100 percent. *paper*: as published; *quoted*: as published there, from another paper; *here*: our runs. "
+        f"{table.numbers}. *paper*: as published; *quoted*: as published there, from another paper; *here*: our runs. "
         f"{standing(table, results)}.",
         as_markdown(comparison(table, results)),
     ]

@@ -110,5 +110,10 @@ def read_results(table: Table, results: Path) -> dict[tuple[str, str], list[Resu
         for name in filter(None, dict.fromkeys(column.metric[:-1] for column in table.columns)):
             if "error" not in result:
                 _check(path, result["metrics"].get(*name), METRICS)
+        for column in table.columns:
+            if "error" not in result and column.split == result["split"]:
+                *inner, metric = column.metric
+                of_set = result["metrics"][inner[0]] if inner else result["metrics"]
+                _check(path, of_set, {metric: (int, float)})
         found.setdefault(where, []).append(result)
     return {where: sorted(some, key=lambda result: result["seed"]) for where, some in found.items()}

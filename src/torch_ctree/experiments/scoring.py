@@ -7,7 +7,16 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from torch_ctree.data import Task
-from torch_ctree.evaluation import Evaluation, Prediction, Share, by_cell, is_exact, predict_all, simplest_by_cell
+from torch_ctree.evaluation import (
+    Bleu,
+    Evaluation,
+    Prediction,
+    Share,
+    by_cell,
+    is_exact,
+    predict_all,
+    simplest_by_cell,
+)
 from torch_ctree.evaluation.cells import Cell
 from torch_ctree.models import Seq2Seq
 from torch_ctree.viewing.report.errors import grouped
@@ -56,7 +65,14 @@ def _metrics(result: Evaluation, predictions: Sequence[Prediction]) -> dict[str,
         "by_length": {str(length): _share(share) for length, share in result.by_length.items()},
         "tree_f1": None if result.tree_f1 is None else result.tree_f1.sentence_f1,
         "errors": {group.kind.name: len(group.predictions) for group in grouped(predictions)},
+        **_bleu("bleu", result.bleu),
+        **_bleu("bleu_written", result.bleu_written),
     }
+
+
+def _bleu(name: str, found: Bleu | None) -> dict[str, float | str]:
+    """With the signature, of which a score means little without."""
+    return {} if found is None else {name: found.score, f"{name}_signature": found.signature}
 
 
 def _share(share: Share) -> dict[str, float]:

@@ -102,7 +102,8 @@ def here(results: Sequence[Result], column: Column, table: Table) -> list[str]:
         return [NOTHING]
     found = Sample(tuple(column.value(result["metrics"]) for result in done(results)))
     failed = len(results) - len(found.values)
-    lines = [spread(found, table.scale, table.digits), *([bars(found.histogram)] if found.values else [])]
+    drawn = [bars(found.histogram)] if found.values and table.histograms else []
+    lines = [spread(found, table.scale, table.digits), *drawn]
     said = [] if len(found.values) == table.seeds else [f"{len(found.values)} of {table.seeds} runs"]
     said += [f"{failed} failed"] if failed else []
     return [*lines, ", ".join(said)] if said else lines

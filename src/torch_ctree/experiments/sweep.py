@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 from rich.console import Console
 
 from torch_ctree.circumstances import circumstances, date_now
 from torch_ctree.data import Task, data_folder
+from torch_ctree.data.distilling import DISTILLED
 from torch_ctree.data.errors import count, in_one_line
+from torch_ctree.data.multi30k import GET
 from torch_ctree.evaluation import Evaluation, Prediction, evaluate, keep
+from torch_ctree.evaluation.teaching import write_answers
 from torch_ctree.experiments.beside import of_row
 from torch_ctree.experiments.results import Entry, Result, read_result, write_result
 from torch_ctree.experiments.scoring import answered, scored
-from torch_ctree.experiments.tables import TABLES, Row, Table
+from torch_ctree.experiments.tables import TABLES, Row, Table, slug
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training import TrainConfig, TrainingError, build, merged, preset, read
 from torch_ctree.training.configuration import CONFIG, OF_NO_INTEREST, differences
@@ -51,6 +55,24 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Teacher:
+    """Another run of the table, whose answers to the training sources one learns from."""
+
+    row: str
+    name: str
+    """Row, split and seed."""
+    folder: Path
+    """Of the run."""
+    path: Path
+    """Of its result."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its result is there."""
+        return self.path.exists() and "metrics" in read_result(self.path)
+
+
+@dataclass(frozen=True)
 class Job:
     """What a process needs to know of a run."""
 
@@ -63,6 +85,8 @@ class Job:
     """What is known of the result before the run: which run it is, and how it was started."""
     deadline: float | None = None
     """When its time is over, as ``time.time`` has it."""
+    teacher: Teacher | None = None
+    """Of whose answers it learns."""
 
     @property
     def is_late(self) -> bool:
@@ -79,16 +103,35 @@ def entries_of(table: Table, rows: Sequence[Row], splits: Sequence[str], seeds: 
 
 
 def jobs_of(entries: Sequence[Entry], plan: Plan) -> list[Job]:
-    """What is still to do of them, in their order."""
-    return [job for entry in entries if not _is_done(job := _job(entry, plan))]
+    """What is still to do of them, in their order; those that learn from others come last."""
+    jobs = [job for entry in entries if not _is_done(job := _job(entry, plan))]
+    coming = {job.folder for job in jobs}
+    for job in jobs:
+        if job.teacher and not job.teacher.is_done and job.teacher.folder not in coming:
+            both = ",".join(slug(name) for name in (job.teacher.row, job.known["row"]))
+            raise TrainingError(
+                f"{job.known['row']}: learns from the answers of {job.teacher.name}, of which there is no result; "
+                f"train that first, or both: --rows {both}"
+            )
+    return sorted(jobs, key=lambda job: job.teacher is not None)
+
+
+def check(jobs: Sequence[Job]) -> None:
+    """Whether the data are there; what is wrong with them is said before any begins."""
+    for job in jobs[:1]:
+        task, table = job.config.data.load(), TABLES[job.known["task"]]
+        if task.written is None and any(column.metric[-1] == "bleu_written" for column in table.columns):
+            raise TrainingError(f"{data_folder(job.config.data.root)}: no files of the form raw; {GET}")
 
 
 def _job(entry: Entry, plan: Plan) -> Job:
     name = entry.row.presets[entry.split]
     trainer = {} if plan.precision is None else {"precision": plan.precision}
-    changes = {"seed": entry.seed, "data": {"root": plan.root}, "trainer": trainer}
-    config = build(merged(read(preset(name)), changes))
+    teacher = _teacher(entry, plan)
+    data = {"root": plan.root} | ({} if teacher is None else {"distilled": str(teacher.folder / DISTILLED)})
+    config = build(merged(read(preset(name)), {"seed": entry.seed, "data": data, "trainer": trainer}))
     config = replace(config, data=config.data.absolute())
+    elsewhere = {"root": None, "distilled": teacher and teacher.name}  # whoever reads it has other folders
     known = {
         "task": entry.table.task,
         "row": entry.row.name,
@@ -97,16 +140,28 @@ def _job(entry: Entry, plan: Plan) -> Job:
         "command": plan.command,
         "commit": plan.commit,
         "preset": name,
-        "settings": asdict(replace(config, data=replace(config.data, root=None))),  # whoever reads it has another
+        "settings": asdict(replace(config, data=replace(config.data, **elsewhere))),
     }
-    return Job(config, (plan.runs / entry.place).resolve(), entry.path(plan.results), known, plan.deadline)
+    return Job(config, (plan.runs / entry.place).resolve(), entry.path(plan.results), known, plan.deadline, teacher)
+
+
+def _teacher(entry: Entry, plan: Plan) -> Teacher | None:
+    """The run of the teaching row with the same split and seed."""
+    if entry.row.teacher is None:
+        return None
+    taught_by = replace(entry, row=entry.table.row(entry.row.teacher))
+    row = taught_by.row.name
+    return Teacher(
+        row, f"{row}, {entry.split}-{entry.seed}", (plan.runs / taught_by.place).resolve(), taught_by.path(plan.results)
+    )
 
 
 def _is_done(job: Job) -> bool:
     """Whether its result is there; what was made with other settings is left alone, and said."""
     result: Result = read_result(job.path) if job.path.exists() else {}
     if "metrics" in result:
-        _check_same(job.path, result["settings"], job.config, "--results", "data.root")  # which may have moved
+        moved = "data.root", "data.distilled"
+        _check_same(job.path, result["settings"], job.config, "--results", *moved)
         return True
     if (job.folder / CONFIG).exists():
         _check_same(job.folder, read(job.folder / CONFIG), job.config, "--runs")
@@ -134,6 +189,8 @@ def work(job: Job, tell: Tell) -> Result | None:
 
     if job.is_late:
         return None
+    if job.teacher is not None:
+        _ask(job, job.teacher, tell)
     clock = Clock(job.folder, job.deadline)
     try:
         finished = train(job.config, job.folder, (job.folder / CONFIG).exists(), telling(tell), [clock])
@@ -141,7 +198,7 @@ def work(job: Job, tell: Tell) -> Result | None:
         tell("stopped: the time is over; it goes on from here")
         return None
     tell("testing")
-    device = torch.device("cuda" if job.config.trainer.may_use_gpu and torch.cuda.is_available() else "cpu")
+    device = _device(job)
     model, task = Seq2Seq.from_pretrained(job.folder).to(device).eval(), job.config.data.load()
     answers = answered(model, task, job.config.trainer.tf32)
     evaluations = {name: evaluate(some, task) for name, some in answers.items()}
@@ -162,12 +219,28 @@ def work(job: Job, tell: Tell) -> Result | None:
     }
 
 
+def _ask(job: Job, teacher: Teacher, tell: Tell) -> None:
+    """Let the teacher answer, unless it has: for all that learn from it."""
+    path = teacher.folder / DISTILLED
+    if not (teacher.folder / CONFIG).exists():
+        raise TrainingError(f"{teacher.folder}: the run of its teacher, {teacher.name}, is not here; train it anew")
+    with FileLock(teacher.folder / f"{DISTILLED}.lock"):
+        if not path.exists():
+            tell(f"{teacher.name}, its teacher, answers")
+            model = Seq2Seq.from_pretrained(teacher.folder).to(_device(job)).eval()
+            write_answers(model, job.config.data.load().train, path, tf32=job.config.trainer.tf32)
+
+
+def _device(job: Job) -> torch.device:
+    return torch.device("cuda" if job.config.trainer.may_use_gpu and torch.cuda.is_available() else "cpu")
+
+
 def _keep(
     job: Job, answers: Mapping[str, Sequence[Prediction]], evaluations: Mapping[str, Evaluation], tell: Tell
 ) -> None:
     """Answers, numbers and the report go into the folder of the run; where they cannot, that is said."""
     table = TABLES[job.known["task"]]
-    row = next(row for row in table.rows if row.name == job.known["row"])
+    row = table.row(job.known["row"])
     try:
         keep(job.folder, [one for some in answers.values() for one in some], evaluations)
         write_run_report(job.folder, of_row(table, row, job.known["split"]))
@@ -211,12 +284,34 @@ def _failed(job: Job, outcome: Outcome[Job, Result | None]) -> Result:
 def sweep(
     jobs: Sequence[Job], console: Console, *, at_once: int | None, ray: str | None, gpus_each: float | None
 ) -> list[Outcome[Job, Result | None]]:
-    """Do all jobs, on this machine or on a Ray cluster → what became of each, in their order.
+    """Do all jobs, on this machine or on a Ray cluster → what became of each, those that learn from others last.
 
     at_once: so many on this machine; by default as many as go well together
     ray: the address of a cluster
     gpus_each: the part of a GPU that a run gets there
     """
+    found: list[Outcome[Job, Result | None]] = []
+    for is_student in (False, True):  # who teaches comes first
+        some = [job for job in jobs if (job.teacher is not None) == is_student]
+        ready = [job for job in some if job.teacher is None or job.teacher.is_done]
+        found += [_untaught(job, console) for job in some if job not in ready]
+        found += _swept(ready, console, at_once, ray, gpus_each)
+    return found
+
+
+def _untaught(job: Job, console: Console) -> Outcome[Job, Result | None]:
+    """A run that cannot begin: the time was over before its teacher was done, or its teacher failed."""
+    if job.is_late or job.teacher is None:
+        return Outcome(job, None, None, 0.0)
+    error = f"no result of its teacher, {job.teacher.name}"
+    console.print(f"{job.known['row']}, {job.known['split']}-{job.config.seed}: {error}", markup=False, soft_wrap=True)
+    return Outcome(job, None, error, 0.0)
+
+
+def _swept(
+    jobs: Sequence[Job], console: Console, at_once: int | None, ray: str | None, gpus_each: float | None
+) -> list[Outcome[Job, Result | None]]:
+    """The same, of jobs that none of the others has to wait for."""
     if all(job.is_late for job in jobs):
         return [Outcome(job, None, None, 0.0) for job in jobs]
     side = min(at_once or default_at_once(jobs[0].config), len(jobs))
