@@ -8,7 +8,7 @@ import pytest
 
 from torch_ctree.cli import main
 from torch_ctree.models import ModelConfig, Seq2Seq
-from torch_ctree.training import DataConfig, TrainConfig
+from torch_ctree.training import DataConfig, TrainConfig, VocabularyConfig
 from torch_ctree.training.preparation import prepare
 
 VERBS, TIMES = ("jump", "walk", "run", "look"), ("once", "twice", "thrice")
@@ -79,9 +79,13 @@ def own(tmp_path_factory) -> Path:
     return folder / "runs" / "pairs-0"
 
 
-def untrained(folder: Path, data: DataConfig, **model: Any) -> Path:
+def untrained(folder: Path, data: DataConfig, vocabulary: VocabularyConfig | None = None, **model: Any) -> Path:
     """A run as training leaves it, without the training."""
-    config = TrainConfig(data=data, model=ModelConfig(**{"width": 4, "slots": 3, **model}))
+    config = TrainConfig(
+        data=data,
+        vocabulary=vocabulary or VocabularyConfig(),
+        model=ModelConfig(**{"width": 4, "slots": 3, **model}),
+    )
     prepared = prepare(config, data.load())
     Seq2Seq(prepared.model, prepared.source, prepared.target).save_pretrained(folder)
     config.save(folder / "config.yaml")

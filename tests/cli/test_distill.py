@@ -45,7 +45,9 @@ def test_a_student_learns_what_the_teacher_says(ctree, own, teacher):
 
 
 def test_answers_that_are_none_leave_the_target(ctree, teacher, monkeypatch, own):
-    monkeypatch.setattr("torch_ctree.evaluation.teaching.answer_all", lambda model, sources, **_: [" " for _ in sources])
+    monkeypatch.setattr(
+        "torch_ctree.evaluation.teaching.answer_all", lambda model, sources, **_: [" " for _ in sources]
+    )
     said = ctree("distill", teacher, "--out", "deep/answers.jsonl")
     train = data.load(own.parents[1] / "pairs.tsv").train
     assert [row[TARGETS] for row in rows(teacher.parent / "deep/answers.jsonl")] == list(train.targets())

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,10 @@ from torch_ctree.cli import main
 from torch_ctree.data import Vocabulary
 from torch_ctree.models import ModelConfig, Seq2Seq
 from torch_ctree.models.explaining import explain, explain_target
-from torch_ctree.training import DataConfig
+from torch_ctree.training import DataConfig, VocabularyConfig
 from torch_ctree.viewing import Look, draw, from_json, svg
 
+from ..tiny_multi30k import put
 from .conftest import untrained
 
 PROGRAM = [sys.executable, "-W", "error", "-m", "torch_ctree"]
@@ -54,6 +56,30 @@ def number(said: str, label: str) -> str:
 
 
 # --- evaluate ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("form", "kind"), [("tokenised", "words"), ("raw", "subwords")])
+def test_noun_phrases_of_a_translation(ctree, tiny, tmp_path, form, kind):
+    """Of "A ball." and "Sand.", which are all targets there, and of what a model says that has learned nothing."""
+    run = untrained(
+        tmp_path / "run",
+        DataConfig(name="multi30k-de-en", form=form, root=str(put(tmp_path / "data"))),
+        VocabularyConfig(kind=kind, min_count=1, size=300),
+        depth=5,
+    )
+    said = ctree("evaluate", run, "--set", "test")
+    rows, found = results(run)
+    phrases = found["test"]["target_phrases"]
+    trees = [Tree.fromstring(row["target_tree"]) for row in rows]
+    expected = evaluation.phrase_share(trees, "en")
+    assert expected is not None
+    assert phrases == asdict(expected)
+    assert (phrases["phrases"], phrases["sentences"]) == (1, 1)
+    assert phrases["baselines"]["left-branching"] == 1
+    assert f"  noun phrases    {phrases['share']:8.2%}   of 1 in the true targets are constituents (right" in said
+    answers = evaluation.phrase_share([Tree.fromstring(row["tree"]) for row in rows if row["tree"]], "en")
+    assert found["test"]["phrases"] == (None if answers is None else asdict(answers))
+    assert "Noun phrases of the true targets that are constituents" in (run / "report.html").read_text()
 
 
 def test_evaluation_by_hand(ctree, own, copied, monkeypatch, tmp_path):

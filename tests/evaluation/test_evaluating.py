@@ -5,11 +5,21 @@ import pytest
 import torch
 from nltk import Tree
 
-from torch_ctree.data import DataError, Pairs, Task
+from torch_ctree.data import DataError, Pairs, Task, Vocabulary
 from torch_ctree.data.recasing import Recaser, Written
 from torch_ctree.data.task import Gold
-from torch_ctree.evaluation import Prediction, Share, bleu, evaluate, predict, read_predictions, write_predictions
-from torch_ctree.evaluation.evaluating import in_brackets
+from torch_ctree.evaluation import (
+    PhraseShare,
+    Prediction,
+    Share,
+    bleu,
+    evaluate,
+    phrase_share,
+    predict,
+    read_predictions,
+    write_predictions,
+)
+from torch_ctree.evaluation.evaluating import from_brackets, in_brackets
 
 from ..models.build import SEQUENTIAL, scores_of_all, tiny_model
 
@@ -83,6 +93,18 @@ def test_batches_do_not_matter(size):
 
 def test_no_gold_trees_no_parsing():
     assert [p.target_tree for p in predicted(tiny_model(), task(gold=None))] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("languages", "is_parsed"), [(("en", "de"), True), (("de", "en"), True), (("en", "fr"), False)]
+)
+def test_targets_of_translation_are_parsed(languages, is_parsed):
+    model = tiny_model()
+    found = predicted(model, replace(task(gold=None), languages=languages))
+    if is_parsed:
+        assert found == predicted(model, task())
+    else:
+        assert [p.target_tree for p in found] == [None] * 5
 
 
 @pytest.mark.parametrize("decoder", ["ctree", "gru"])
@@ -180,6 +202,43 @@ def test_an_impossible_target_costs_everything(tmp_path):
     assert evaluate(read_predictions(tmp_path / "p.jsonl"), task()).loss == math.inf  # null, in the file
 
 
+NOUN, VERB = "(· (· ein mann) schläft)", "(· ein (· mann schläft))"
+
+
+def translations(*trees: str | None) -> list[Prediction]:
+    return [Prediction("test", n, "a", "ein mann schläft", "", -1.0, tree, -1.0, VERB) for n, tree in enumerate(trees)]
+
+
+def test_noun_phrases_by_hand():
+    german = replace(task(gold=None), languages=("en", "de"))
+    found = evaluate(translations(NOUN, VERB, NOUN, "(· ein (· mann -LRB-))", None), german)
+    simple = {"right-branching": 0, "left-branching": 1, "balanced": 1, "random": 1 / 2}
+    assert found.phrases == PhraseShare(1 / 2, 4, 4, simple)
+    assert found.target_phrases == PhraseShare(0, 5, 5, simple)
+    assert found.to_dict()["phrases"] == {"share": 1 / 2, "phrases": 4, "sentences": 4, "baselines": simple}
+
+
+def test_no_noun_phrases():
+    """Without trees; in another language; where it is not known which."""
+    for languages, tree in ((("en", "de"), None), (("en", "fr"), NOUN), (None, NOUN)):
+        found = evaluate(translations(tree), replace(task(gold=None), languages=languages))
+        assert found.phrases is None
+        assert (found.target_phrases is None) == (languages != ("en", "de"))
+
+
+def test_the_share_of_a_models_own_trees():
+    """Whose words are no German, but for the article that they are made to be."""
+    model = tiny_model(depth=3)
+    model.target = Vocabulary(["ein", "hund", "der"])
+    pairs = [("s1 s2", "ein hund der"), ("s3", "hund der hund ein hund")]
+    german = replace(task(pairs, gold=None), languages=("en", "de"))
+    found = predicted(model, german)
+    result = evaluate(found, german)
+    assert result.target_phrases == phrase_share([from_brackets(str(one.target_tree)) for one in found], "de")
+    assert result.target_phrases is not None
+    assert result.target_phrases.phrases == 3
+
+
 def test_as_plain_values():
     plain = evaluate(answers(), task(gold=None)).to_dict()
     assert plain["by_length"][3] == {"right": 1, "total": 2}
@@ -206,5 +265,6 @@ def test_trees_on_one_line_can_be_read_back():
     read = Tree.fromstring(line)
     assert [leaf.replace("-LRB-", "(").replace("-RRB-", ")") for leaf in read.leaves()] == tree.leaves()
     assert read.treepositions() == tree.treepositions()
+    assert from_brackets(line) == tree
     assert tree.leaves()[1] == "(a)"  # its own words stay
     assert in_brackets(None) is None

@@ -89,6 +89,11 @@ def _show(terminal: Console, name: str, result: evaluation.Evaluation) -> None:
     if result.tree_f1 is not None and result.baselines is not None:
         beside = ", ".join(f"{kind} {value:.1%}" for kind, value in result.baselines.items())
         say(terminal, f"  {'tree F1':<16}{result.tree_f1.sentence_f1:8.2%}   best trees of the true targets ({beside})")
+    for whose, found in (("answers", result.phrases), ("true targets", result.target_phrases)):
+        if found is not None:
+            beside = ", ".join(f"{kind} {value:.1%}" for kind, value in found.baselines.items())
+            what = f"of {found.phrases:,} in the {whose} are constituents ({beside})"
+            say(terminal, f"  {'noun phrases':<16}{found.share:8.2%}   {what}")
     terminal.print(_length_table(result))
 
 

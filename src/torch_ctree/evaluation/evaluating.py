@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -20,7 +20,9 @@ from torch_ctree.data.errors import DataError
 from torch_ctree.data.recasing import Written
 from torch_ctree.devices import in_tf32
 from torch_ctree.evaluation.accuracy import Share, by_length, exact_match, first_word, token_accuracy
-from torch_ctree.evaluation.brackets import TreeF1, balanced, left_branching, right_branching, tree_f1
+from torch_ctree.evaluation.brackets import TreeF1, tree_f1
+from torch_ctree.evaluation.constituents import SIMPLE, PhraseShare, phrase_share
+from torch_ctree.evaluation.noun_phrases import RULES
 from torch_ctree.evaluation.predictions import Prediction, write_predictions
 from torch_ctree.evaluation.translation import Bleu, bleu
 from torch_ctree.models import Decoded, Seq2Seq
@@ -54,6 +56,10 @@ class Evaluation:
     """The best trees of the true targets, beside the gold ones."""
     baselines: dict[str, float] | None = None
     """The sentence-level tree F1 of trees that need no model."""
+    phrases: PhraseShare | None = None
+    """Noun phrases of the answers that are constituents; for translation into English or German."""
+    target_phrases: PhraseShare | None = None
+    """The same of the best trees of the true targets, which have the same phrases whatever the model."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for a file."""
@@ -73,9 +79,11 @@ def predict(
     depth: of the tree, which may be another than in training
     tf32: whether a GPU may multiply in TF32
 
-    Where the task has gold trees, which are trees of words, a model of words finds the best tree of each true target.
+    A model finds the best tree of each true target too, where it can be judged: for translation, and, a model of words,
+    where the task has gold trees, which are trees of words.
     """
-    pairs, parse = task.sets[name], task.gold is not None and isinstance(model.target, Vocabulary)
+    pairs = task.sets[name]
+    parse = _language(task) is not None or (task.gold is not None and isinstance(model.target, Vocabulary))
     try:
         encoded = Encoded.of(pairs, model.source, model.target)
     except DataError as error:
@@ -150,6 +158,13 @@ def in_brackets(tree: Tree | None) -> str | None:
     return " ".join(str(tree).split())
 
 
+def from_brackets(text: str) -> Tree:
+    """The tree that ``in_brackets`` wrote."""
+    from nltk import Tree  # noqa: PLC0415
+
+    return Tree.fromstring(text, read_leaf=lambda leaf: leaf.replace("-LRB-", "(").replace("-RRB-", ")"))
+
+
 def keep(folder: Path, predictions: Sequence[Prediction], results: Mapping[str, Evaluation]) -> tuple[Path, Path]:
     """Write predictions.jsonl and evaluation.json into the folder of a run → where they are.
 
@@ -194,6 +209,8 @@ def evaluate(predictions: Sequence[Prediction], task: Task, tokenised: bool = Tr
         bleu_written=_bleu_written(predictions, task),
         tree_f1=f1,
         baselines=baselines,
+        phrases=_phrases((p.tree for p in predictions), task),
+        target_phrases=_phrases((p.target_tree for p in predictions), task),
     )
 
 
@@ -212,6 +229,17 @@ def _loaded(written: Callable[[], Written]) -> Written:
     return written()
 
 
+def _language(task: Task) -> str | None:
+    """Of the targets, if it is one that noun phrases are known of."""
+    return task.languages[1] if task.languages is not None and task.languages[1] in RULES else None
+
+
+def _phrases(trees: Iterable[str | None], task: Task) -> PhraseShare | None:
+    """Noun phrases that are constituents of trees in brackets."""
+    language = _language(task)
+    return None if language is None else phrase_share((from_brackets(tree) for tree in trees if tree), language)
+
+
 def _trees(predictions: Sequence[Prediction], task: Task) -> tuple[TreeF1 | None, dict[str, float] | None]:
     """Tree F1, and that of trees that need no model."""
     if task.gold is None:
@@ -223,8 +251,7 @@ def _trees(predictions: Sequence[Prediction], task: Task) -> tuple[TreeF1 | None
         return None, None
     gold = [task.gold(Example(p.source, p.target)).target for p in parsed]
     found = [Tree.fromstring(str(p.target_tree)) for p in parsed]
-    simple = {"right-branching": right_branching, "left-branching": left_branching, "balanced": balanced}
     baselines = {
-        name: tree_f1([(make(tree.leaves()), tree) for tree in gold]).sentence_f1 for name, make in simple.items()
+        name: tree_f1([(make(tree.leaves()), tree) for tree in gold]).sentence_f1 for name, make in SIMPLE.items()
     }
     return tree_f1(list(zip(found, gold, strict=True))), baselines

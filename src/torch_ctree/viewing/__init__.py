@@ -19,3 +19,5 @@ from torch_ctree.viewing.text import visible as visible
 from torch_ctree.viewing.text import width as width
 from torch_ctree.viewing.tree import as_vertex as as_vertex
 from torch_ctree.viewing.tree import at as at
+from torch_ctree.viewing.words import labelled as labelled
+from torch_ctree.viewing.words import whole_words as whole_words

@@ -74,6 +74,22 @@ def test_all_of_it(tmp_path):
     assert path.read_text() == run_report(run, beside)
 
 
+def test_noun_phrases(tmp_path):
+    answers = {"share": 0.4375, "phrases": 1234, "sentences": 4, "baselines": {"balanced": 0.25, "random": 0.125}}
+    made = read(write_run(tmp_path / "run", phrases=answers, target_phrases=answers | {"share": 0.5, "phrases": 8}))
+    of = "balanced 25.00% random 12.50% noun phrases"
+    for said in (
+        f"Noun phrases of the answers that are constituents trees test of this model 43.75% {of} 1,234",
+        f"Noun phrases of the true targets that are constituents trees test of this model 50.00% {of} 8",
+    ):
+        assert said in made.said, said
+
+
+@pytest.mark.parametrize("nothing", [{}, {"phrases": None, "target_phrases": None}])
+def test_no_noun_phrases(tmp_path, nothing):
+    assert "Noun phrases" not in read(write_run(tmp_path / "run", **nothing)).said
+
+
 def test_the_pictures_themselves(tmp_path, monkeypatch):
     monkeypatch.undo()
     made = read(write_run(tmp_path / "run"))

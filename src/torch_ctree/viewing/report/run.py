@@ -156,7 +156,7 @@ def _results(run: RunFolder, published: Beside) -> list[Html]:
     sets = run.evaluation
     if not sets:
         raise MissingError("evaluation.json has no set", run.evaluate)
-    parts = [_other_weights(run), abreast(table(_metrics(sets, published)), _trees(sets))]
+    parts = [_other_weights(run), abreast(table(_metrics(sets, published)), _trees(sets), *_phrases(sets))]
     if published.numbers:
         parts.append(paragraph(f"Published: {published.source}.", kind="faint"))
     for metric in BLEUS:
@@ -211,6 +211,20 @@ def _trees(sets: Mapping[str, Mapping[str, Any]]) -> Html:
     lines += [[kind, *(percent(result["baselines"].get(kind)) for result in there.values())] for kind in simple]
     lines.append(["sentences", *(f"{result['tree_f1']['sentences']:,}" for result in there.values())])
     return table(lines, caption="Best trees of the true targets: F1 with the gold trees")
+
+
+def _phrases(sets: Mapping[str, Mapping[str, Any]]) -> list[Html]:
+    """How many noun phrases of answers and of targets are constituents, beside trees that need no model."""
+    parts = []
+    for key, whose in {"phrases": "the answers", "target_phrases": "the true targets"}.items():
+        there = {name: result[key] for name, result in sets.items() if result.get(key)}
+        simple = dict.fromkeys(kind for found in there.values() for kind in found["baselines"])
+        lines = [["trees", *there], ["of this model", *(percent(found["share"]) for found in there.values())]]
+        lines += [[kind, *(percent(found["baselines"].get(kind)) for found in there.values())] for kind in simple]
+        lines.append(["noun phrases", *(f"{found['phrases']:,}" for found in there.values())])
+        if there:
+            parts.append(table(lines, caption=f"Noun phrases of {whose} that are constituents"))
+    return parts
 
 
 def _by_length(sets: Mapping[str, Mapping[str, Any]]) -> Html:
