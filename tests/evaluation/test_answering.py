@@ -3,12 +3,12 @@ import pytest
 from torch_ctree.data import DataError
 from torch_ctree.evaluation import answer_all
 
-from ..models.build import SEQUENTIAL, tiny_model
+from ..models.build import DECODERS, tiny_model
 
 SOURCES = ["s1 s2 s3", "s4", "s0 s0", "s4", "s3 s1"]
 
 
-@pytest.mark.parametrize("decoder", ["ctree", *SEQUENTIAL])
+@pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("depth", [None, 3])
 def test_each_as_if_alone(decoder, depth):
     model, told = tiny_model(decoder=decoder), []

@@ -21,7 +21,7 @@ from torch_ctree.evaluation import (
 )
 from torch_ctree.evaluation.evaluating import from_brackets, in_brackets
 
-from ..models.build import SEQUENTIAL, scores_of_all, tiny_model
+from ..models.build import DECODERS, scores_of_all, tiny_model
 
 EXAMPLES = [("s1 s2 s3", "t0 t1 t2"), ("s4", "t1"), ("s0 s0", "t2 t2 t2 t2"), ("s2", "t0 t0"), ("s3 s1", "t2 t1 t0")]
 
@@ -55,7 +55,7 @@ def approximately(predictions: list[Prediction]) -> list[Prediction]:
 # --- predict ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("decoder", ["ctree", *SEQUENTIAL])
+@pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("depth", [None, 3])
 def test_each_as_if_alone(decoder, depth):
     model = tiny_model(decoder=decoder)
@@ -107,7 +107,7 @@ def test_targets_of_translation_are_parsed(languages, is_parsed):
         assert [p.target_tree for p in found] == [None] * 5
 
 
-@pytest.mark.parametrize("decoder", ["ctree", "gru"])
+@pytest.mark.parametrize("decoder", ["ctree", "gru", "lanmt"])
 def test_a_target_without_room(decoder):
     """Five words do not fit at depth 2; the others are as they were."""
     model = tiny_model(decoder=decoder)

@@ -21,9 +21,9 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "transformer": {"encoder": "transformer"},
 }
 SEQUENTIAL = ("production", "gru", "lstm", "transformer")
-DECODERS = ("ctree", *SEQUENTIAL)
+DECODERS = ("ctree", *SEQUENTIAL, "lanmt")
 TREES = ("ctree", "grammar")
-WITHOUT_RECURRENCE = ("ctree", "production", "transformer")
+WITHOUT_RECURRENCE = ("ctree", "production", "transformer", "lanmt")
 OUTPUTS = ("mlp", "linear", "lexical-attention")
 
 

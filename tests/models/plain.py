@@ -150,12 +150,14 @@ def heads(layer: Heads, x: Vector, seen: list[Vector]) -> Vector:
     return linear(layer.out, found)
 
 
-def transformer(layer: Layer, xs: list[Vector], source: list[Vector] | None = None) -> list[Vector]:
-    """One layer: without a source every place sees all others, with one only those before it."""
+def transformer(
+    layer: Layer, xs: list[Vector], source: list[Vector] | None = None, sees_all: bool = False
+) -> list[Vector]:
+    """One layer: without a source every place sees all others, with one only those before it, unless it sees all."""
     normed = [layernorm(layer.norm, x) for x in xs]
     found = []
     for n, normal in enumerate(normed):
-        x = add(xs[n], heads(layer.itself, normal, normed if source is None else normed[: n + 1]))
+        x = add(xs[n], heads(layer.itself, normal, normed if source is None or sees_all else normed[: n + 1]))
         if source is not None:
             assert layer.source is not None
             assert layer.source_norm is not None

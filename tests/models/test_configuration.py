@@ -8,7 +8,7 @@ from torch_ctree.models import ModelConfig, ModelError, Seq2Seq
 
 from .build import words
 
-WHOLE = ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window")
+WHOLE = ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window", "latent")
 NOT_WHOLE = (0, -2, 2.0, "4", None, True)
 SHARES = ("dropout", "attention_dropout", "word_noise", "phrase_dropout")
 NO_SHARES = (-0.1, 1, 1.0, "0.1", None, False, float("nan"))
@@ -16,6 +16,9 @@ BAD = [
     *((name, value, "a whole number, 1 or more") for name, value in itertools.product(WHOLE, NOT_WHOLE)),
     *((name, value, "a number from 0 to less than 1") for name, value in itertools.product(SHARES, NO_SHARES)),
     *(("stay_operators", value, "a whole number, 1 to 12") for value in (0, 13, 2.0, True, "3")),
+    *(("refinements", value, "a whole number, 0 or more") for value in (-1, 2.0, True, None)),
+    *(("free_bits_steps", value, "a whole number, 1 or more") for value in (0, 2.0, True, "3")),
+    *(("free_bits", value, "a number, 0 or more") for value in (-0.1, "1", None, True, float("inf"), float("nan"))),
     *(("depth", value, "a whole number from 0 to 20") for value in (-1, 21, 3.0, True, "3")),
     *(("output", value, "mlp or linear or lexical-attention") for value in ("mpl", None, ["mlp"])),
     *(("contextualiser", value, "bidirectional or forward or none") for value in ("both", None)),

@@ -21,16 +21,17 @@ def ready(**settings: Any) -> Seq2Seq:
 def test_as_on_the_cpu(settings):
     model, batch = ready(**settings), some_batch()
     score, decoded = model.score(batch), model.decode(batch)
-    model.loss(batch).backward()
+    score.sum().backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     model.zero_grad()
     there = model.cuda()
     on_gpu = batch.to("cuda")
-    torch.testing.assert_close(there.score(on_gpu).cpu(), score)
+    score_there = there.score(on_gpu)
+    torch.testing.assert_close(score_there.cpu(), score)
     answers = there.decode(on_gpu)
     assert answers.lengths.tolist() == decoded.lengths.tolist()
     torch.testing.assert_close(answers.log_prob.cpu(), decoded.log_prob)
-    there.loss(on_gpu).backward()
+    score_there.sum().backward()
     for name, parameter in there.named_parameters():
         if gradients[name] is not None:
             assert parameter.grad is not None

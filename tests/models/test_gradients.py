@@ -11,8 +11,8 @@ IDLE = ("attention.key.2.bias", "encoder.score.2.bias", "decoder.key.bias")
 
 
 def used(model):
-    """Every parameter by name; the decoder of a Transformer has no use for the root."""
-    unused = ("encoder.root.",) if model.config.decoder == "transformer" else ()
+    """Every parameter by name; decoders made of Transformer layers have no use for the root."""
+    unused = ("encoder.root.",) if model.config.decoder in ("transformer", "lanmt") else ()
     return {name: parameter for name, parameter in model.named_parameters() if not name.startswith(unused)}
 
 

@@ -17,6 +17,7 @@ MODELS = {
     "birnn+gru": {"encoder": "birnn", "decoder": "gru", "output": "mlp"},
     "birnn+lstm": {"encoder": "birnn", "decoder": "lstm", "output": "mlp"},
     "birnn+lstm-LA": {"encoder": "birnn", "decoder": "lstm"},
+    "transformer+lanmt": {"encoder": "transformer", "decoder": "lanmt", "output": "linear"},
 }
 
 

@@ -14,6 +14,7 @@ from torch import nn
 from tests.training.runs import outcome, pairs, settings, train
 from torch_ctree.data import Batches, Encoded, Pairs, Vocabulary
 from torch_ctree.models import ModelConfig, Seq2Seq, fused
+from torch_ctree.models.decoders import LaNMT
 from torch_ctree.training import graphs, module, running
 from torch_ctree.training.graphs import Optimiser, Shape, Steps, shapes_of
 from torch_ctree.training.sharing import SHARE
@@ -136,6 +137,25 @@ def test_as_the_plain_step(settings):
     sizes = [len(rows_) for rows_ in batches.epoch(1).rows]
     assert seen == sum(sizes) == 48
     assert total == pytest.approx(sum(loss * size for loss, size in zip(losses, sizes, strict=True)), rel=1e-3)
+
+
+def test_latents_are_drawn_anew_at_every_step():
+    batches = Batches(encoded()[0], batch_size=10)
+    model = a_model(encoder="transformer", layers=1, decoder="lanmt", output="linear", free_bits_steps=10)
+    latents = model.decoder
+    assert isinstance(latents, LaNMT)
+    steps = stepped(model, batches, 0, range(5))
+    assert len(steps.graphs) == GPU
+    assert latents.steps.item() == 5
+    steps.optimiser.param_groups[0]["lr"].fill_(0)  # of the same pairs, what differs is the draw
+    losses = []
+    for _ in range(3):
+        steps.begin(1, 0)
+        latents.steps.zero_()
+        steps(0)
+        losses.append(steps.losses[0].item())
+    assert len(set(losses)) == 3
+    assert losses == pytest.approx(3 * [losses[0]], rel=0.5)
 
 
 def test_batches_of_several_shapes():

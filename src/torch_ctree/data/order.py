@@ -27,6 +27,7 @@ class Purpose(IntEnum):
     DROPOUT = 10
     RECOMBINED = 11
     EXCHANGED = 12
+    LATENTS = 13
 
 
 def random_bits(purpose: Purpose, *key: int) -> np.random.PCG64:

@@ -41,11 +41,9 @@ class Attention(nn.Module):
         return Memory(self.key(keys).transpose(1, 2), values, mask[:, None])
 
     def over(self, encoding: Encoding, context: Context) -> Memory:
-        """What contexts come from: all nodes of the source; or its root alone, and then the context is the root."""
-        if context == "nodes":
-            return self.memory(encoding.nodes, encoding.nodes, encoding.nodes_mask)
-        root = encoding.root[:, None]
-        return self.memory(root, root, torch.ones_like(root[..., 0], dtype=torch.bool))
+        """What contexts come from."""
+        states, mask = seen(encoding, context)
+        return self.memory(states, states, mask)
 
     def forward(self, states: Tensor, memory: Memory, dropout: Dropout | None = None) -> Tensor:
         """states (B, Q, H) → what each attends to, (B, Q, H), with dropout where that is given"""
@@ -93,3 +91,11 @@ class Attention(nn.Module):
         """states (B, Q, H) → how much of each position, (B, Q, P); sums to one."""
         scores = torch.bmm(self.query(states) * self.scale, memory.keys)
         return scores.masked_fill(~memory.mask, -math.inf).softmax(-1)
+
+
+def seen(encoding: Encoding, context: Context) -> tuple[Tensor, Tensor]:
+    """All nodes of the source, or its root alone, and then the context is the root: (B, P, H); what is real, (B, P)"""
+    if context == "nodes":
+        return encoding.nodes, encoding.nodes_mask
+    root = encoding.root[:, None]
+    return root, torch.ones_like(root[..., 0], dtype=torch.bool)

@@ -26,8 +26,8 @@ class ModelConfig:
     encoder: what reads the source: ``ordered-memory``, ``birnn``, ``transformer``, or ``spans``, which reads every
         phrase by itself; or one of your own in ``ENCODERS``
     decoder: what says the target: ``ctree``, the latent tree; ``grammar``, a grammar over the phrases of ``spans``; or
-        from left to right ``production``, the tree's cell, ``gru``, ``lstm`` or ``transformer``; or one of your own in
-        ``DECODERS``
+        from left to right ``production``, the tree's cell, ``gru``, ``lstm`` or ``transformer``; or ``lanmt``, which
+        says all words at once; or one of your own in ``DECODERS``
     output: how a state becomes a word: ``mlp``, which sees its context too; ``linear``, which does not; or
         ``lexical-attention``, which looks at source words without context
     contextualiser: what Ordered Memory reads: states of a ``bidirectional`` or ``forward`` GRU, or with ``none`` the
@@ -37,7 +37,7 @@ class ModelConfig:
         data
     slots: of Ordered Memory
     layers: of the encoders ``birnn`` and ``transformer``
-    decoder_layers: of the decoders ``gru``, ``lstm`` and ``transformer``
+    decoder_layers: of the decoders ``gru``, ``lstm`` and ``transformer``, and of each of the four parts of ``lanmt``
     beam: how many beginnings the search of a sequential decoder keeps; a tree is searched exactly
     dropout: everywhere but in attention
     attention_dropout: of the queries and keys of attention; of what a Transformer attends to, and of what a grammar
@@ -54,6 +54,11 @@ class ModelConfig:
     length_penalty: how much a beam search prefers longer answers; 0 if it ranks them by their probability alone
     label_smoothing: the part of what a sequential decoder learns from that every word has in equal shares
     tied: whether a sequential decoder reads and says words by the same vectors
+    latent: of ``lanmt``: how many numbers it has for each word of the source, besides what it reads
+    refinements: of ``lanmt``: how often it reads its answer and says it anew
+    free_bits: of ``lanmt``: how many nats of a word's latents may come from the target at no cost, in training
+    free_bits_steps: of ``lanmt``: training steps until nothing is free; in the first half of them all of it still
+        is, and by default always
     options: settings of encoders and decoders of your own
     """
 
@@ -80,6 +85,10 @@ class ModelConfig:
     length_penalty: float = 0.0
     label_smoothing: float = 0.0
     tied: bool = False
+    latent: int = 8
+    refinements: int = 1
+    free_bits: float = 1.0
+    free_bits_steps: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,7 +105,18 @@ class ModelConfig:
         self._check_shares()
 
     def _check_counts(self) -> None:
-        for name in ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window", "heads"):
+        for name in (
+            "width",
+            "slots",
+            "layers",
+            "decoder_layers",
+            "beam",
+            "operators",
+            "stays",
+            "window",
+            "heads",
+            "latent",
+        ):
             if not _is_whole(getattr(self, name)) or getattr(self, name) < 1:
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected a whole number, 1 or more")
         most = self.operators
@@ -104,6 +124,10 @@ class ModelConfig:
             _is_whole(self.stay_operators) and 1 <= self.stay_operators <= most
         ):
             raise ModelError(f"stay_operators: got {self.stay_operators!r}; expected a whole number, 1 to {most}")
+        if not _is_whole(self.refinements) or self.refinements < 0:
+            raise ModelError(f"refinements: got {self.refinements!r}; expected a whole number, 0 or more")
+        if self.free_bits_steps is not None and not (_is_whole(self.free_bits_steps) and self.free_bits_steps >= 1):
+            raise ModelError(f"free_bits_steps: got {self.free_bits_steps!r}; expected a whole number, 1 or more")
         if self.width % 2:
             raise ModelError(f"width: got {self.width}; expected an even number: half for each direction of reading")
         if self.depth is not None:
@@ -113,8 +137,9 @@ class ModelConfig:
         for name in ("dropout", "attention_dropout", "word_noise", "phrase_dropout", "label_smoothing"):
             if not _is_number(value := getattr(self, name)) or not 0 <= value < 1:
                 raise ModelError(f"{name}: got {value!r}; expected a number from 0 to less than 1")
-        if not _is_number(self.length_penalty) or not 0 <= self.length_penalty < math.inf:
-            raise ModelError(f"length_penalty: got {self.length_penalty!r}; expected a number, 0 or more")
+        for name in ("length_penalty", "free_bits"):
+            if not _is_number(value := getattr(self, name)) or not 0 <= value < math.inf:
+                raise ModelError(f"{name}: got {value!r}; expected a number, 0 or more")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for a file."""

@@ -70,7 +70,7 @@ class Seq2Seq(nn.Module):
             return self.encoder(batch.source, batch.source_lengths)
 
     def score(self, batch: Batch, depth: int | None = None) -> Tensor:
-        """log p(target | source), (B,); for a tree decoder the sum over all trees of the target."""
+        """log p(target | source), (B,); for a tree decoder the sum over all trees of the target, for LaNMT a bound."""
         return self.decoder.score(self.encode(batch), batch.target, batch.target_lengths, depth)
 
     def losses(self, batch: Batch) -> Tensor:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -78,6 +80,22 @@ class Layer(nn.Module):
         if self.source is not None and self.source_norm is not None and source is not None:
             x = x + self.dropout(self.source(self.source_norm(x), *source))
         return x + self.dropout(self.inner(x)), kept
+
+
+def seeing_all(
+    layers: Iterable[nn.Module], x: Tensor, mask: Tensor, source: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
+    """Through layers in which every place sees every other, x (B, Q, H) with mask (B, Q) → (B, Q, H)
+
+    source: the states that the layers attend to besides, (B, P, H), and their mask (B, P)
+    """
+    nothing = x.new_empty(len(x), 0, 2 * x.shape[-1])
+    for layer in layers:
+        known = None
+        if source is not None:
+            known = cast(Heads, layer.source).keys_and_values(source[0]), source[1][:, None]
+        x, _ = layer(x, nothing, mask[:, None], known)
+    return x
 
 
 def positions(first: int, count: int, like: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torch_ctree.models.transformer import Layer
 
 from .. import plain
 from ..build import (
+    DECODERS,
     OUTPUTS,
     SEQUENTIAL,
     WITHOUT_RECURRENCE,
@@ -332,7 +333,7 @@ def test_a_length_penalty_makes_answers_longer():
 # --- what it cannot do ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("decoder", ["ctree", *SEQUENTIAL])
+@pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("name", ["k", "max_length"])
 @pytest.mark.parametrize("value", [0, -1, 1.5])
 def test_counts_are_checked(decoder, name, value):
@@ -341,7 +342,7 @@ def test_counts_are_checked(decoder, name, value):
         model.topk(batch, value) if name == "k" else model.decode(batch, max_length=value)
 
 
-@pytest.mark.parametrize("decoder", ["ctree", *SEQUENTIAL])
+@pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("depth", [-1, 21, 1.5, "2", True])
 def test_depths_are_checked(decoder, depth):
     model, batch = tiny_model(decoder=decoder), some_batch()

@@ -34,7 +34,8 @@ class Decoded:
     """(*batch,)"""
     log_prob: Tensor
     """(*batch,): of the answer; from a tree decoder together with its tree, and from a grammar with what its vertices
-    do, but where a grammar gives several answers, over all their trees. −inf where there is no answer."""
+    do, but where a grammar gives several answers, over all their trees; from ``lanmt`` given its latents. −inf where
+    there is no answer."""
     derivation: Derivation | None = None
     """The same answers with their trees, from a tree decoder."""
 
@@ -72,7 +73,7 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:
-        """log p(target | source), differentiable: tokens (B, N), lengths (B,) → (B,)"""
+        """log p(target | source), or a lower bound on it, differentiable: tokens (B, N), lengths (B,) → (B,)"""
 
     def objective(self, encoding: Encoding, tokens: Tensor, lengths: Tensor) -> Tensor:
         """What training makes large, (B,): the score, unless a decoder learns by something else."""

@@ -8,7 +8,7 @@ from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.dropout import Dropout
 from torch_ctree.models.encoders.encoding import Encoding, SourceEncoder
 from torch_ctree.models.encoders.recurrence import real
-from torch_ctree.models.transformer import Layer, positions
+from torch_ctree.models.transformer import Layer, positions, seeing_all
 
 
 class Transformer(SourceEncoder):
@@ -25,9 +25,6 @@ class Transformer(SourceEncoder):
         """tokens (B, S), lengths (B,) → Encoding with M = 1"""
         embeddings, mask = self.embedding(tokens), real(lengths, tokens.shape[1])
         x = self.dropout(embeddings + positions(0, tokens.shape[1], embeddings))
-        nothing = x.new_empty(len(x), 0, 2 * x.shape[-1])
-        for layer in self.layers:
-            x, _ = layer(x, nothing, mask[:, None])
-        states = self.norm(x)
+        states = self.norm(seeing_all(self.layers, x, mask))
         root = states.masked_fill(~mask[..., None], 0).sum(1) / lengths[:, None]
         return Encoding(root, states[:, :, None], states, states, embeddings, tokens, mask)
