@@ -4,6 +4,7 @@ import shutil
 import pytest
 
 from torch_ctree import Seq2Seq, data
+from torch_ctree.evaluation import teaching
 from torch_ctree.training import read
 
 SOURCES, TARGETS = "source", "target"
