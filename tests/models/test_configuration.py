@@ -8,7 +8,7 @@ from torch_ctree.models import ModelConfig, ModelError, Seq2Seq
 
 from .build import words
 
-WHOLE = ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window")
+WHOLE = ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window", "candidates")
 NOT_WHOLE = (0, -2, 2.0, "4", None, True)
 SHARES = ("dropout", "attention_dropout", "word_noise", "phrase_dropout")
 NO_SHARES = (-0.1, 1, 1.0, "0.1", None, False, float("nan"))
@@ -18,6 +18,7 @@ BAD = [
     *(("stay_operators", value, "a whole number, 1 to 12") for value in (0, 13, 2.0, True, "3")),
     *(("depth", value, "a whole number from 0 to 20") for value in (-1, 21, 3.0, True, "3")),
     *(("output", value, "mlp or linear or lexical-attention") for value in ("mpl", None, ["mlp"])),
+    *(("search", value, "tree or sentence or risk") for value in ("best", None, ["risk"])),
     *(("contextualiser", value, "bidirectional or forward or none") for value in ("both", None)),
     *((name, value, "a name") for name, value in itertools.product(["encoder", "decoder"], [None, 3, ["gru"]])),
     *(("options", value, "settings by name") for value in (None, [1])),

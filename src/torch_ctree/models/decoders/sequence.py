@@ -57,12 +57,17 @@ class SequenceDecoder(Decoder):
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()
-        self.depth, self.beam, self.penalty, self.end = config.depth, config.beam, config.length_penalty, words
+        self.depth, self.end = config.depth, words
+        self.search_by(config)
         self.context: Context = config.context
         self.attention = Attention(config.width, config.attention_dropout)
         self.leaf = Leaf(config.width)
         self.output = output_layer(config, words, source_words, self.attention)
         self.dropout = Dropout(config.dropout)
+
+    def search_by(self, config: ModelConfig) -> None:
+        """The width of the beam, and what it prefers."""
+        self.beam, self.penalty = config.beam, config.length_penalty
 
     @abstractmethod
     def begin(self, encoding: Encoding) -> State:
