@@ -1,12 +1,14 @@
 import math
+from typing import Any
 
 import pytest
 import torch
 
 from torch_ctree.models import DECODERS, Decoded, ModelConfig, ModelError, Seq2Seq, choosing
-from torch_ctree.models.decoders import TreeDecoder, ctree
+from torch_ctree.models.configuration import Search
+from torch_ctree.models.decoders import CTree, TreeDecoder, ctree
 from torch_ctree.models.explaining import explain
-from torch_ctree.trees import LatentGrammar, LatentTree, naive
+from torch_ctree.trees import LatentGrammar, LatentTree, TokenLogits, naive
 
 from .build import (
     EVERYTHING,
@@ -23,7 +25,7 @@ from .build import (
 from .test_similarity import similar
 
 ALL = 64  # derivations of up to four words of two: there are 38
-OTHERS = ("sentence", "risk")
+OTHERS: tuple[Search, ...] = ("sentence", "risk")
 SOURCE = [3, 1, 2]
 TREES = {name: settings for name, settings in EVERYTHING.items() if settings["decoder"] == "ctree"}
 every_tree = pytest.mark.parametrize("settings", TREES.values(), ids=TREES)
@@ -40,6 +42,7 @@ def distribution(model: Seq2Seq, source=SOURCE, depth=None) -> LatentTree:
 def scores(model, source=SOURCE, depth=None):
     """(V, K): log m(v) + log p(x | v)."""
     dist = distribution(model, source, depth)
+    assert isinstance(dist.emission, TokenLogits)
     return dist.prior.log_m()[0][:, None] + dist.emission.logits[0].log_softmax(-1)
 
 
@@ -56,12 +59,14 @@ def by_sentence(found, penalty=0.0):
     return {tokens: score / ((6 + len(tokens)) / 6) ** penalty for tokens, score in found.items()}
 
 
-def by_risk(found):
+def by_risk(found, penalty=0.0):
     """The expected similarity to a candidate that is drawn with its probability."""
-    total = math.fsum(map(math.exp, found.values()))
-    return {
-        one: math.fsum(math.exp(score) / total * similar(one, other) for other, score in found.items()) for one in found
-    }
+    shares = {tokens: math.exp(score) for tokens, score in by_sentence(found, penalty).items()}
+    total = math.fsum(shares.values())
+    return {one: math.fsum(share / total * similar(one, other) for other, share in shares.items()) for one in found}
+
+
+RANKS = {"sentence": by_sentence, "risk": by_risk}
 
 
 def ranked(ranks):
@@ -99,14 +104,14 @@ def test_the_best_candidate_by_enumeration(search, k, penalty):
     for seed in range(6):
         model = tiny_model(seed, target_words=2, search=search, candidates=k, length_penalty=penalty)
         found = candidates(model, k)
-        ranks = by_risk(found) if search == "risk" else by_sentence(found, penalty)
+        ranks = RANKS[search](found, penalty)
         best = model.decode(make_batch([SOURCE], [[0]]))
         (answer,) = answers_of(best)
         assert ranks[answer] == pytest.approx(max(ranks.values()), abs=1e-12)
         assert best.log_prob.item() == pytest.approx(found[answer])
         several = model.topk(make_batch([SOURCE], [[0]]), k + 6)  # more than there may be
         found = candidates(model, k + 6)
-        ranks = by_risk(found) if search == "risk" else by_sentence(found, penalty)
+        ranks = RANKS[search](found, penalty)
         assert [ranks[a] for a in answers_of(several) if a] == pytest.approx(
             sorted(ranks.values(), reverse=True)[: k + 6]
         )
@@ -120,10 +125,11 @@ def test_the_best_candidate_by_enumeration(search, k, penalty):
 @pytest.mark.parametrize("max_length", [1, 2, 3, 9])
 def test_other_lengths_and_depths(search, max_length, depth):
     model = tiny_model(2, target_words=2, search=search, candidates=7)
+    assert isinstance(model.decoder, CTree)
     with torch.no_grad():
-        model.tree_decoder.leaf.bias.copy_(torch.tensor([-3.0, 3.0]))  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+        model.decoder.leaf.bias.copy_(torch.tensor([-3.0, 3.0]))
     found = candidates(model, 7, max_length=min(max_length, 1 << depth), depth=depth)
-    ranks = by_risk(found) if search == "risk" else by_sentence(found)
+    ranks = RANKS[search](found)
     (answer,) = answers_of(model.decode(make_batch([SOURCE], [[0]]), max_length, depth))
     assert ranks[answer] == pytest.approx(max(ranks.values()), abs=1e-12)
 
@@ -158,8 +164,8 @@ def test_each_source_alone_and_in_a_batch(settings, search):
         torch.testing.assert_close(alone.log_prob[:, 0], together.log_prob[:, b])
         assert alone.derivation is not None
         assert together.derivation is not None
-        trees = (unpadded(some.derivation.vertices, some.lengths) for some in (alone, together[:, b]))
-        assert next(trees) == next(trees)
+        mine = unpadded(alone.derivation.vertices, alone.lengths)
+        assert mine == unpadded(together.derivation.vertices[:, b], together.lengths[:, b])
 
 
 @every_search
@@ -248,8 +254,13 @@ def test_validation_does_not_take_long():
 @pytest.mark.parametrize("decoder", SEQUENTIAL)
 def test_the_least_risk_among_beams(decoder):
     plain, batch = tiny_model(1, decoder=decoder, output="mlp", length_penalty=0.6), some_batch()
-    for search, wide in (("sentence", {}), ("risk", {"candidates": 12}), ("risk", {"candidates": 1, "beam": 7})):
-        model = plain.with_search(search, **wide)
+    settings: list[tuple[Search, dict[str, int]]] = [
+        ("sentence", {}),
+        ("risk", {"candidates": 12}),
+        ("risk", {"candidates": 1, "beam": 7}),
+    ]
+    for search, wide in settings:
+        model = plain.with_search(search, candidates=wide.get("candidates"), beam=wide.get("beam"))
         best = model.topk(batch, 2)
         if search == "sentence":
             assert answers_of(best) == answers_of(plain.topk(batch, 2))
@@ -257,7 +268,7 @@ def test_the_least_risk_among_beams(decoder):
         there = plain.topk(batch, max(wide.values()))
         for b in range(4):
             found = dict(zip(answers_of(there[:, b]), there.log_prob[:, b].tolist(), strict=True))
-            ranks = by_risk(found)
+            ranks = by_risk(found, 0.6)
             chosen = answers_of(best[:, b])
             assert [ranks[one] for one in chosen] == pytest.approx(sorted(ranks.values(), reverse=True)[:2], abs=1e-9)
             assert best.log_prob[:, b].tolist() == pytest.approx([found[one] for one in chosen])
@@ -317,7 +328,8 @@ def test_a_grammar_of_your_own(monkeypatch):
         searches = ("tree", "risk")
 
     monkeypatch.setitem(DECODERS, "own", Own)
-    model = tiny_model(**GRAMMAR | {"decoder": "own"}, search="risk")
+    settings: dict[str, Any] = {**GRAMMAR, "decoder": "own", "search": "risk"}
+    model = tiny_model(**settings)
     assert isinstance(model.decoder, TreeDecoder)
     assert isinstance(model.distribution(some_batch()), LatentGrammar)
     with pytest.raises(ModelError, match=r"^search: got 'risk' with a LatentGrammar; expected 'tree'$"):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_ctree import LatentTree
+from torch_ctree import LatentTree, TokenLogits
 from torch_ctree.trees import naive, paper, search
 from torch_ctree.trees.search import best_derivation_within
 
@@ -105,6 +105,7 @@ def test_the_best_of_each_length_alone_and_in_a_batch():
     dist = random_dist(4, 5, (2, 3))
     together = dist.argmax_by_length(9)
     assert together.log_prob.shape == (9, 2, 3)
+    assert isinstance(dist.emission, TokenLogits)
     for b in range(2):
         for c in range(3):
             alone = LatentTree(dist.leaf_logits[b, c], dist.emission.logits[b, c]).argmax_by_length(9)

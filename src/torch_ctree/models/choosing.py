@@ -76,14 +76,15 @@ def _ranks(found: Decoded, config: ModelConfig) -> Tensor:
 
     Of ``sentence``: log p(sentence), longer ones preferred as a beam search does it: there, too, the end is a word.
 
-    Of ``risk``: how similar each candidate is to all of them, expected with their shares of their probability. Not to
-    samples: the probabilities are exact, so that nothing is left to chance, answers are the same every time and
-    whatever else is in the batch, and beams are weighed in the same way.
+    Of ``risk``: how similar each candidate is to all of them, expected with their shares of their probability, which is
+    made of the same numbers. Not to samples: the probabilities are exact, so that nothing is left to chance, answers
+    are the same every time and whatever else is in the batch, and beams are weighed in the same way.
     """
+    scores = penalised(found.log_prob, found.lengths + 1, config.length_penalty)
     if config.search == "sentence":
-        return penalised(found.log_prob, found.lengths + 1, config.length_penalty)
+        return scores
     similar = similarities(found.tokens.transpose(0, 1), found.lengths.T)  # (B, C, C)
-    shares = found.log_prob.T.double().softmax(-1).nan_to_num(0.0)  # all 0 where there is no candidate
+    shares = scores.T.double().softmax(-1).nan_to_num(0.0)  # all 0 where there is no candidate
     return (similar @ shares[..., None])[..., 0].T
 
 
