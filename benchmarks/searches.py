@@ -108,7 +108,8 @@ def main() -> None:
     tokenised = config.vocabulary.kind == "words" if config.data.is_own else config.data.form != "raw"
     path = ROOT / "benchmarks" / "results" / f"searches-{Path(given.run).name}.json"
     results = circumstances(torch.device(given.device), given.commit)
-    results["command"] = f"python benchmarks/searches.py {Path(given.run).name}"  # where it was is nobody's business
+    for place, name in ((given.run, Path(given.run).name), (given.root, "FOLDER")):  # where it was is nobody's business
+        results["command"] = results["command"].replace(place or name, name)
     results |= {
         "task": task.name,
         "set": given.set,
