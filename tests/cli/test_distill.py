@@ -4,7 +4,6 @@ import shutil
 import pytest
 
 from torch_ctree import Seq2Seq, data
-from torch_ctree.evaluation import teaching
 from torch_ctree.training import read
 
 SOURCES, TARGETS = "source", "target"
@@ -43,6 +42,14 @@ def test_a_student_learns_what_the_teacher_says(ctree, own, teacher):
     assert set(words) == {"<unk>"}.union(*map(str.split, train.targets()))  # also what the teacher never says
     shutil.rmtree(teacher)
     assert ctree("evaluate", "student").startswith("test: 6 pairs\n")  # only training needs what it said
+
+
+def test_what_a_teacher_says_by_another_search(ctree, own, teacher):
+    ctree("distill", teacher, "--search", "risk", "--candidates", "4")
+    train = data.load(own.parents[1] / "pairs.tsv").train
+    model = Seq2Seq.from_pretrained(teacher).with_search("risk", candidates=4)
+    found = [row[TARGETS] for row in rows(teacher / "distilled.jsonl")]
+    assert found == [model.answer(source)[0].text for source in train.sources()]
 
 
 def test_answers_that_are_none_leave_the_target(ctree, teacher, monkeypatch, own):

@@ -258,6 +258,47 @@ def test_evaluation_at_another_depth(ctree, own, copied, depth):
         assert row["output"] == model.answer(row["source"], depth=depth)[0].text
 
 
+SEARCHES = [
+    (["--search", "risk", "--candidates", "4"], "test with search risk, candidates 4"),
+    (["--search", "sentence", "--length-penalty", "0.6"], "test with search sentence, length_penalty 0.6"),
+    (["--search", "tree", "--candidates", "32"], "test"),  # as the model has it
+    (["--search", "risk", "--depth", "4"], "test at depth 4 with search risk"),
+]
+
+
+@pytest.mark.parametrize(("words", "name"), SEARCHES)
+def test_evaluation_by_another_search(ctree, own, copied, words, name):
+    run = copied(own)
+    ctree("evaluate", run, *words)
+    rows, found = results(run)
+    assert list(found) == [name]
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    model = Seq2Seq.from_pretrained(run).with_search(
+        given["--search"],
+        candidates=int(given.get("--candidates", 32)),
+        length_penalty=float(given.get("--length-penalty", 0)),
+    )
+    depth = int(given["--depth"]) if "--depth" in given else None
+    for row in rows:
+        (answer,) = model.answer(row["source"], depth=depth)
+        assert (row["output"], row["tree"]) == (answer.text, " ".join(str(answer.tree).split()))
+        assert row["log_prob"] == pytest.approx(answer.log_prob, abs=1e-4)
+        if given["--search"] != "tree":
+            score = model.score(model.batch([row["source"]], [row["output"]]), depth).item()
+            assert row["log_prob"] == pytest.approx(score, abs=1e-4)
+    ctree("evaluate", run)
+    assert list(results(run)[1]) == [name, *(["test"] if name != "test" else [])]  # both stay
+
+
+def test_evaluation_with_a_beam(ctree, sequence, copied):
+    run = copied(sequence)
+    ctree("evaluate", run, "--search", "risk", "--candidates", "6", "--beam", "3")
+    rows, found = results(run)
+    assert list(found) == ["test with search risk, candidates 6, beam 3"]
+    model = Seq2Seq.from_pretrained(run).with_search("risk", candidates=6, beam=3)
+    assert [row["output"] for row in rows] == [model.answer(row["source"])[0].text for row in rows]
+
+
 def test_evaluation_of_a_sequence(ctree, sequence, copied):
     run = copied(sequence)
     said = ctree("evaluate", run)
@@ -361,6 +402,25 @@ def test_another_depth(ctree, own):
     found = strict(ctree("decode", own, "jump thrice", "--depth", "1", "--json"))
     assert found["answers"][0]["text"] == model.answer("jump thrice", depth=1)[0].text
     assert len(found["answers"][0]["text"].split()) <= 2
+
+
+@pytest.mark.parametrize("search", ["sentence", "risk"])
+def test_answers_by_another_search(ctree, own, search, tmp_path):
+    source = "jump twice and walk"
+    (answer,) = Seq2Seq.from_pretrained(own).with_search(search, candidates=5).answer(source)
+    words = ["decode", own, source, "--search", search, "--candidates", "5"]
+    said = ctree(*words)
+    assert said.startswith(
+        f"{source}\n{answer.text}\nprobability {math.exp(answer.log_prob):.4g} of the answer, over all"
+    )
+    assert ctree(*words, "--save", tmp_path / "tree.mrg") == said
+    assert (tmp_path / "tree.mrg").read_text().split() == str(answer.tree).split()
+
+
+def test_a_grammar_has_its_own_search(refused, grammar, copied):
+    said = "ctree: search: got 'risk'; expected 'tree': the decoder 'grammar' has its own\n"
+    assert refused("decode", grammar, "jump", "--search", "risk") == said
+    assert refused("evaluate", copied(grammar), "--search", "risk") == said
 
 
 def test_a_sequence_has_no_tree(ctree, sequence):
@@ -605,6 +665,17 @@ PAIR = ["--source", "jump", "--target", "JUMP"]
         (["evaluate", "RUN", "--depth", "-1"], "depth: got -1; expected a whole number from 0 to 20"),
         (["evaluate", "RUN", "--depth", "99"], "depth: got 99; expected a whole number from 0 to 20"),
         (["evaluate", "RUN", "--depth", "deep"], "depth: Expected a int. Got value: deep"),
+        (
+            ["evaluate", "RUN", "--search", "best"],
+            "search: Expected a choice of 'tree', 'sentence', 'risk'. Got value: best",
+        ),
+        (["evaluate", "RUN", "--candidates", "0"], "candidates: got 0; expected a whole number, 1 or more"),
+        (["evaluate", "RUN", "--length-penalty", "-1"], "length_penalty: got -1.0; expected a number, 0 or more"),
+        (["decode", "RUN", "jump", "--beam", "0"], "beam: got 0; expected a whole number, 1 or more"),
+        (
+            ["distill", "RUN", "--search", "sentence", "--beam", "-3"],
+            "beam: got -3; expected a whole number, 1 or more",
+        ),
         (["evaluate", "RUN", "--dpeth", "3"], "unrecognized arguments: --dpeth 3; did you mean --depth?"),
         (["evaluate", "RUN", "--device", "tpu"], "device: got 'tpu', which is not here; expected cpu"),
         (["evaluate", "RUN", "--device", "meta"], "device: got 'meta', which is not here; expected cpu"),
@@ -724,14 +795,14 @@ def test_out_of_memory_says_what_to_lower(own, copied):
 
     code, printed, said = program("evaluate", run, "--depth", "20", preexec_fn=limit)
     assert (code, printed) == (2, "")
-    assert said == "ctree: out of memory; lower --batch-size or --depth (each level less halves it)\n"
+    assert said == "ctree: out of memory; lower --batch-size, --candidates or --depth (each level less halves it)\n"
     assert not (run / "predictions.jsonl").exists()
 
 
 @pytest.mark.parametrize(
     ("command", "hint"),
     [
-        (["decode", "RUN", "jump"], "; lower --topk or --depth (each level less halves it)"),
+        (["decode", "RUN", "jump"], "; lower --topk, --candidates or --depth (each level less halves it)"),
         (["parse", "RUN", *PAIR], "; lower --topk or --depth (each level less halves it)"),
     ],
 )

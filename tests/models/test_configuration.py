@@ -8,7 +8,7 @@ from torch_ctree.models import ModelConfig, ModelError, Seq2Seq
 
 from .build import words
 
-WHOLE = ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window", "latent")
+WHOLE = ("width", "slots", "layers", "decoder_layers", "beam", "operators", "stays", "window", "latent", "candidates")
 NOT_WHOLE = (0, -2, 2.0, "4", None, True)
 SHARES = ("dropout", "attention_dropout", "word_noise", "phrase_dropout")
 NO_SHARES = (-0.1, 1, 1.0, "0.1", None, False, float("nan"))
@@ -21,6 +21,7 @@ BAD = [
     *(("free_bits", value, "a number, 0 or more") for value in (-0.1, "1", None, True, float("inf"), float("nan"))),
     *(("depth", value, "a whole number from 0 to 20") for value in (-1, 21, 3.0, True, "3")),
     *(("output", value, "mlp or linear or lexical-attention") for value in ("mpl", None, ["mlp"])),
+    *(("search", value, "tree or sentence or risk") for value in ("best", None, ["risk"])),
     *(("contextualiser", value, "bidirectional or forward or none") for value in ("both", None)),
     *((name, value, "a name") for name, value in itertools.product(["encoder", "decoder"], [None, 3, ["gru"]])),
     *(("options", value, "settings by name") for value in (None, [1])),

@@ -143,6 +143,7 @@ def test_an_empty_batch():
     for found in (dist.argmax(), dist.argmax(1), dist.sample(), post.argmax(), post.sample()):
         assert found.log_prob.shape == (0,)
         assert found.trees() == []
+    assert dist.argmax_by_length(3).log_prob.shape == (3, 0)
     assert dist.topk(2).log_prob.shape == post.topk(2).log_prob.shape == dist.sample((2,)).log_prob.shape == (2, 0)
 
 

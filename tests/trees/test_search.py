@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_ctree import LatentTree
+from torch_ctree import LatentTree, TokenLogits
 from torch_ctree.trees import naive, paper, search
 from torch_ctree.trees.search import best_derivation_within
 
@@ -54,6 +54,63 @@ def test_best_within_a_length_by_enumeration(depth, max_length, scale, seed):
     assert found.log_prob.item() == pytest.approx(expected)
     assert found.log_prob.item() == pytest.approx(dist.joint_log_prob(found).item())
     assert leaves(found.vertices)[0] in short
+
+
+@given(depth=st.integers(0, 3), scale=st.sampled_from([0.3, 2.0, 50.0]), seed=st.integers(0, 999))
+def test_best_of_each_length_by_enumeration(depth, scale, seed):
+    torch.manual_seed(seed)
+    dist = random_dist(depth, 2, (3,), scale=scale)
+    found = dist.argmax_by_length()
+    assert found.tokens.shape == (2**depth, 3, 2**depth)
+    assert found.lengths.tolist() == [[n] * 3 for n in range(1, 2**depth + 1)]
+    for b in range(3):
+        scores, tokens = leaf_scores(single(dist, b)).max(-1)
+        for n in range(1, 2**depth + 1):
+            best = max(naive.fitting(depth, n), key=lambda tree: sum(scores[v].item() for v in tree))
+            tree, says = found.vertices[n - 1, b, :n].tolist(), found.tokens[n - 1, b, :n].tolist()
+            assert found.log_prob[n - 1, b].item() == pytest.approx(sum(scores[v].item() for v in best))
+            assert sum(scores[v].item() for v in tree) == pytest.approx(sum(scores[v].item() for v in best))
+            assert tuple(tree) in naive.fitting(depth, n)
+            assert says == tokens[tree].tolist()
+            assert (found.vertices[n - 1, b, n:] == -1).all()
+    torch.testing.assert_close(dist.joint_log_prob(found), found.log_prob)
+
+
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+@pytest.mark.parametrize("max_length", [1, 3, 10, 40, 64])
+def test_the_best_of_all_lengths_is_the_best(backend, max_length):
+    dist = splitting_dist(6, 20)
+    found, best = dist.argmax_by_length(max_length), dist.argmax(max_length)
+    score, place = found.log_prob.max(0)
+    torch.testing.assert_close(score, best.log_prob)
+    assert torch.equal(place + 1, best.lengths)
+    scores, tokens = dist.emission.topk(1)
+    scores = dist.prior.log_m() + scores[..., 0]
+    again = search.best_derivation_of_each_length(scores, tokens[..., 0], max_length, search.kernel_of(scores, backend))
+    torch.testing.assert_close(again.scores, found.log_prob)
+    torch.testing.assert_close(dist.joint_log_prob(found), found.log_prob)
+
+
+def test_the_best_of_each_length_where_there_is_none():
+    dist = LatentTree(torch.full((7,), -math.inf), torch.zeros(7, 2))  # all split: four tokens, whatever else
+    found = dist.argmax_by_length(6)
+    assert found.lengths.tolist() == [0, 0, 0, 4, 0, 0]
+    assert found.log_prob.isneginf().tolist() == [True, True, True, False, True, True]
+    assert (found.vertices[[0, 1, 2, 4, 5]] == -1).all()
+    assert found.vertices[3].tolist() == [3, 4, 5, 6, -1, -1]
+    assert dist.argmax_by_length().log_prob.tolist() == found.log_prob[:4].tolist()
+
+
+def test_the_best_of_each_length_alone_and_in_a_batch():
+    dist = random_dist(4, 5, (2, 3))
+    together = dist.argmax_by_length(9)
+    assert together.log_prob.shape == (9, 2, 3)
+    assert isinstance(dist.emission, TokenLogits)
+    for b in range(2):
+        for c in range(3):
+            alone = LatentTree(dist.leaf_logits[b, c], dist.emission.logits[b, c]).argmax_by_length(9)
+            for one, other in zip(vars(alone).values(), vars(together[:, b, c]).values(), strict=True):
+                assert torch.equal(one, other)
 
 
 def splitting_dist(depth, batch):
@@ -150,3 +207,5 @@ def test_bad_k(k):
     if k is not None:
         with pytest.raises(ValueError, match=r"max_length: got"):
             dist.argmax(k)
+        with pytest.raises(ValueError, match=r"max_length: got"):
+            dist.argmax_by_length(k)

@@ -43,9 +43,9 @@ A function with a parameter ``task`` gets the task that the arguments of ``load`
 TO_LOWER = {
     "train": "--optimisation.batch_size, --model.depth (each level less halves it) or --model.width",
     "reproduce": "--at-once",
-    "evaluate": "--batch-size or --depth (each level less halves it)",
-    "distill": "--batch-size or --depth (each level less halves it)",
-    "decode": "--topk or --depth (each level less halves it)",
+    "evaluate": "--batch-size, --candidates or --depth (each level less halves it)",
+    "distill": "--batch-size, --candidates or --depth (each level less halves it)",
+    "decode": "--topk, --candidates or --depth (each level less halves it)",
     "parse": "--topk or --depth (each level less halves it)",
 }
 """What needs less memory, by command."""
@@ -68,6 +68,7 @@ class Parser(ArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Exit with status 2."""
         said = re.sub(r"<class '(\w+)'>", r"\1", " ".join(str(message).split()))
+        said = re.sub(r"typing\.Literal\[(.*?)\]", r"choice of \1", said)
         said = re.sub(r'^Parser key "([\w.]+)"', r"\1", said)
         said = re.sub(r'expected "(?:\w+\.)?(?:sub)?command" to be one of', "expected one of", said)
         if missing := re.fullmatch(r"the following arguments are required: ([\w.]+)", said):

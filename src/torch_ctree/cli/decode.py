@@ -20,6 +20,7 @@ from torch_ctree.data.disk import finite
 from torch_ctree.data.errors import place, shown
 from torch_ctree.evaluation.evaluating import in_brackets
 from torch_ctree.models import Answer, ModelError, Seq2Seq
+from torch_ctree.models.configuration import Search
 from torch_ctree.models.decoders import Grammar
 from torch_ctree.models.explaining import Parsed, explain, explain_target
 from torch_ctree.trees import TreePosterior
@@ -50,6 +51,10 @@ def decode(
     file: str | None = None,
     topk: int = 1,
     depth: int | None = None,
+    search: Search | None = None,
+    candidates: int | None = None,
+    beam: int | None = None,
+    length_penalty: float | None = None,
     json_: bool = False,
     save: str | None = None,
     probabilities: bool = False,
@@ -64,6 +69,10 @@ def decode(
     file: a file of sources, one a line, in place of one; - is the standard input
     topk: how many answers, best first
     depth: of the tree, which may be another than in training
+    search: which answer is given: tree, sentence or risk (default: what the model has; so are the next three)
+    candidates: of the searches sentence and risk: how many derivations, or how wide a beam, to choose from
+    beam: of a sequential decoder
+    length_penalty: how much longer answers are preferred, by a beam, sentence or risk
     json_: one JSON object a line, for programs
     save: a file for the tree of the best answer: a drawing as .svg, .png, .pdf, .tex or .txt, brackets as .mrg, all
         that is known as .json
@@ -78,7 +87,7 @@ def decode(
     if save is not None and text is None:
         raise ModelError(f"save: got {shown(save)} with --file; expected the source itself: a file has one tree")
     look = _look(save, probabilities, confidence, fold)
-    model, terminal = open_model(run, device), console()
+    model, terminal = open_model(run, device).with_search(search, candidates, beam, length_penalty), console()
     if not model.has_trees and (save is not None or look != PLAIN):
         raise ModelError(f"decode: the decoder {model.config.decoder!r} has no trees to draw or to save")
     about, is_explained = _of_what(model, topk), save is not None or probabilities or confidence
@@ -129,9 +138,10 @@ def _of_what(model: Seq2Seq, topk: int) -> str:
     """What it is whose probability stands beside an answer."""
     if not model.has_trees:
         return "of the answer"
-    if not isinstance(model.decoder, Grammar):
-        return "with this tree"
-    return "with this tree and its phrases" if topk == 1 else "of the answer, over all its trees"
+    is_grammar = isinstance(model.decoder, Grammar)
+    if model.config.search != "tree" or (is_grammar and topk > 1):
+        return "of the answer, over all its trees"
+    return "with this tree and its phrases" if is_grammar else "with this tree"
 
 
 def _show_answers(

@@ -17,6 +17,7 @@ from torch_ctree.data.errors import count, place
 from torch_ctree.data.files import is_jsonl
 from torch_ctree.evaluation.teaching import Taught, write_answers
 from torch_ctree.models import ModelError, Seq2Seq
+from torch_ctree.models.configuration import Search
 from torch_ctree.models.pretrained import SHIPPED, folder_of
 
 
@@ -27,6 +28,10 @@ def distill(
     out: str | None = None,
     batch_size: int = 100,
     depth: int | None = None,
+    search: Search | None = None,
+    candidates: int | None = None,
+    beam: int | None = None,
+    length_penalty: float | None = None,
     root: str | None = None,
     device: str = "auto",
 ) -> None:
@@ -36,13 +41,18 @@ def distill(
     out: the file to write, whose name ends in .jsonl (default: distilled.jsonl in the run's folder)
     batch_size: sentences at a time
     depth: of the tree, which may be another than in training
+    search: which answer is given: tree, sentence or risk (default: what the model has; so are the next three)
+    candidates: of the searches sentence and risk: how many derivations, or how wide a beam, to choose from
+    beam: of a sequential decoder
+    length_penalty: how much longer answers are preferred, by a beam, sentence or risk
     root: the folder with data files (default: as in training)
     device: cpu, cuda, …
     """
     check_count("batch-size", batch_size)
     path = _path(run, out)
     check_place(path)
-    model, train = open_model(run, device), settings_of(run, root).data.load().train
+    model = open_model(run, device).with_search(search, candidates, beam, length_penalty)
+    train = settings_of(run, root).data.load().train
     found = _write(model, train, path, batch_size, depth)
     terminal = console()
     say(terminal, f"{count(found.answers, 'answer')}, {found.same / found.answers:.2%} of them the true target")

@@ -13,7 +13,8 @@ from torch_ctree import evaluation
 from torch_ctree.cli.console import console, say
 from torch_ctree.cli.report import keep_report
 from torch_ctree.cli.runs import check_count, open_model, settings_of
-from torch_ctree.models import Seq2Seq
+from torch_ctree.models import ModelConfig, Seq2Seq
+from torch_ctree.models.configuration import SEARCH, Search
 from torch_ctree.models.pretrained import SHIPPED, folder_of
 from torch_ctree.training import TrainingError
 
@@ -26,6 +27,10 @@ def evaluate(
     set_: str | None = None,
     batch_size: int = 100,
     depth: int | None = None,
+    search: Search | None = None,
+    candidates: int | None = None,
+    beam: int | None = None,
+    length_penalty: float | None = None,
     root: str | None = None,
     device: str = "auto",
 ) -> None:
@@ -35,11 +40,16 @@ def evaluate(
     set_: of the task: test, validation, gen, … (default: all that are not for training or choosing)
     batch_size: sentences at a time
     depth: of the tree, which may be another than in training
+    search: which answer is given: tree, sentence or risk (default: what the model has; so are the next three)
+    candidates: of the searches sentence and risk: how many derivations, or how wide a beam, to choose from
+    beam: of a sequential decoder
+    length_penalty: how much longer answers are preferred, by a beam, sentence or risk
     root: the folder with data files (default: as in training)
     device: cpu, cuda, …
     """
     check_count("batch-size", batch_size)
-    model, config = open_model(run, device), settings_of(run, root)
+    own, config = open_model(run, device), settings_of(run, root)
+    model = own.with_search(search, candidates, beam, length_penalty)
     data = config.data
     task = data.load()
     if set_ is not None and set_ not in task.sets:
@@ -50,7 +60,7 @@ def evaluate(
     for name in names:
         predictions = _predictions(model, task, name, batch_size, depth)
         result = evaluation.evaluate(predictions, task, config.is_tokenised)
-        results[name if depth is None else f"{name} at depth {depth}"] = result
+        results[f"{name}{_conditions(own.config, model.config, depth)}"] = result
         rows += predictions
         _show(terminal, name, result)
     if folder == SHIPPED:
@@ -59,6 +69,13 @@ def evaluate(
     answers, numbers = evaluation.keep(folder, rows, results)
     say(terminal, f"every answer: {answers}; these numbers: {numbers}")
     keep_report(folder, config, terminal)
+
+
+def _conditions(own: ModelConfig, used: ModelConfig, depth: int | None) -> str:
+    """What was other than the model's own when it answered: a result's name says so."""
+    other = {name: value for name in SEARCH if (value := getattr(used, name)) != getattr(own, name)}
+    by = f" with {', '.join(f'{name} {value}' for name, value in other.items())}" if other else ""
+    return by if depth is None else f" at depth {depth}{by}"
 
 
 def _predictions(

@@ -32,7 +32,7 @@ class Prediction:
     output: str
     """The answer."""
     log_prob: float
-    """Of the output with its tree, given the source; not a number where a file has none."""
+    """Of the output given the source, as in ``Answer``; not a number where a file has none."""
     tree: str | None = None
     """The tree of the output as brackets on one line."""
     target_log_prob: float | None = None

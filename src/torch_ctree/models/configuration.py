@@ -12,7 +12,10 @@ from torch_ctree.models.errors import ModelError
 Contextualiser = Literal["bidirectional", "forward", "none"]
 OutputLayer = Literal["mlp", "linear", "lexical-attention"]
 Context = Literal["nodes", "root"]
+Search = Literal["tree", "sentence", "risk"]
 
+SEARCH = ("search", "candidates", "beam", "length_penalty")
+"""The settings of answering alone: a trained model can have others."""
 GONE = {"as_released": False}
 """Settings of earlier versions, and what has held without them since: files that say just that are still read."""
 DEEPEST = 20
@@ -51,7 +54,13 @@ class ModelConfig:
     context: what a vertex or word sees of the source besides its state: attention over all its ``nodes``, or, without
         attention, its ``root``
     heads: of a Transformer's attention
-    length_penalty: how much a beam search prefers longer answers; 0 if it ranks them by their probability alone
+    length_penalty: how much a beam search, and the searches ``sentence`` and ``risk``, prefer longer answers; 0 if
+        they go by their probability alone
+    search: which answer is given: of a tree decoder, by ``tree`` the best one together with its tree, by ``sentence``
+        the candidate that is most probable over all its trees; and by ``risk`` the candidate that is most similar to
+        all candidates, as probable as they are. Of a beam search ``sentence`` is ``tree``; a grammar has ``tree`` alone
+    candidates: of the searches ``sentence`` and ``risk``: how many derivations of a tree, besides the best of each
+        length, or how wide a beam at least
     label_smoothing: the part of what a sequential decoder learns from that every word has in equal shares
     tied: whether a sequential decoder reads and says words by the same vectors
     latent: of ``lanmt``: how many numbers it has for each word of the source, besides what it reads
@@ -83,6 +92,8 @@ class ModelConfig:
     context: Context = "nodes"
     heads: int = 4
     length_penalty: float = 0.0
+    search: Search = "tree"
+    candidates: int = 32
     label_smoothing: float = 0.0
     tied: bool = False
     latent: int = 8
@@ -96,7 +107,8 @@ class ModelConfig:
         for name in ("encoder", "decoder"):
             if not isinstance(getattr(self, name), str):
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected a name")
-        for name, choices in (("output", OutputLayer), ("contextualiser", Contextualiser), ("context", Context)):
+        named = ("output", OutputLayer), ("contextualiser", Contextualiser), ("context", Context), ("search", Search)
+        for name, choices in named:
             if getattr(self, name) not in get_args(choices):
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected {' or '.join(get_args(choices))}")
         if not isinstance(self.options, Mapping):
@@ -105,7 +117,7 @@ class ModelConfig:
         self._check_shares()
 
     def _check_counts(self) -> None:
-        for name in (
+        counts = (
             "width",
             "slots",
             "layers",
@@ -116,7 +128,9 @@ class ModelConfig:
             "window",
             "heads",
             "latent",
-        ):
+            "candidates",
+        )
+        for name in counts:
             if not _is_whole(getattr(self, name)) or getattr(self, name) < 1:
                 raise ModelError(f"{name}: got {getattr(self, name)!r}; expected a whole number, 1 or more")
         most = self.operators

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from torch_ctree.data import Encoder
+from torch_ctree.models import choosing
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.seq2seq import Seq2Seq
 from torch_ctree.trees import Derivation, LatentTree, TreePosterior
@@ -54,7 +55,7 @@ def explain(model: Seq2Seq, source: str, k: int = 1, depth: int | None = None) -
     """The k best answers to a source, best first; fewer where there are not so many."""
     check_count("k", k)
     encoding = model.encode(model.batch([source]))
-    found = model.decoder.topk(encoding, k, None, depth)[:, 0]
+    found = choosing.answers(model.decoder, encoding, k, model.config, None, depth)[:, 0]
     if found.derivation is not None:
         return _explained(model, source, encoding, found.derivation, depth)
     spelled = (model.spelled(found, rank) for rank in range(k))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,8 @@ from torch import Tensor, nn
 
 from torch_ctree.data import Batch, Encoder, Side, Vocabulary
 from torch_ctree.data.vocabulary import several
-from torch_ctree.models import fused, pretrained
-from torch_ctree.models.configuration import ModelConfig
+from torch_ctree.models import choosing, fused, pretrained
+from torch_ctree.models.configuration import SEARCH, ModelConfig, Search
 from torch_ctree.models.decoders import DECODERS, Decoded, Decoder, TreeDecoder, as_answers
 from torch_ctree.models.decoders.decoder import NOT_FOR_ALL
 from torch_ctree.models.encoders import ENCODERS, Encoding, SourceEncoder
@@ -32,7 +33,7 @@ class Answer:
 
     text: str
     log_prob: float
-    """Of the answer, for a tree decoder together with its tree; as in ``Decoded``."""
+    """Of the answer, for a tree decoder together with its tree or over all its trees; as in ``Decoded``."""
     tree: Tree | None
     """From a tree decoder."""
 
@@ -61,6 +62,7 @@ class Seq2Seq(nn.Module):
         if self.decoder.needs_phrases and not self.encoder.reads_phrases:
             expected = f"one that reads phrases, such as 'spans', for the decoder {config.decoder!r}"
             raise ModelError(f"encoder: got {config.encoder!r}; expected {expected}")
+        self._check_search()
 
     # --- batches ------------------------------------------------------------------------------------------------------
 
@@ -84,21 +86,25 @@ class Seq2Seq(nn.Module):
 
     @torch.no_grad()
     def decode(self, batch: Batch, max_length: int | None = None, depth: int | None = None) -> Decoded:
-        """The best answer to each source, (B, …); from the decoder ``ctree`` it is exact.
+        """The best answer to each source by ``config.search``, (B, …); from the decoder ``ctree``, ``tree`` is exact.
 
         max_length: of words in an answer
         depth: of the tree, which may be another than in training
         """
-        return self.decoder.topk(self.encode(batch), 1, max_length, depth)[0]
+        return choosing.answers(self.decoder, self.encode(batch), 1, self.config, max_length, depth)[0]
 
     @torch.no_grad()
     def topk(self, batch: Batch, k: int, depth: int | None = None) -> Decoded:
         """The k best answers to each source, best first, (k, B, …)."""
-        return self.decoder.topk(self.encode(batch), k, None, depth)
+        return choosing.answers(self.decoder, self.encode(batch), k, self.config, None, depth)
 
     @torch.no_grad()
     def examine(self, batch: Batch) -> tuple[Decoded, Tensor]:
-        """``decode`` and ``score`` from one reading of the sources."""
+        """Answers and ``score`` from one reading of the sources.
+
+        What validation asks for, again and again: the answers are those that are quickly found, whatever
+        ``config.search`` is.
+        """
         return self.decoder.examine(self.encode(batch), batch.target, batch.target_lengths)
 
     def check(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -122,8 +128,10 @@ class Seq2Seq(nn.Module):
         return self.tree_decoder.distribution(self.encode(batch), depth)
 
     def best(self, distribution: LatentTree | LatentGrammar) -> Decoded:
-        """The answers of a tree decoder, from its distribution, (B, …)."""
-        return as_answers(self.tree_decoder.best(distribution))
+        """The answers of a tree decoder, from its distribution, (B, …), as by ``decode``."""
+        if self.config.search == "tree":
+            return as_answers(self.tree_decoder.best(distribution))
+        return choosing.of_trees(distribution, 1, self.config)[0]
 
     def best_trees(self, posterior: TreePosterior | GrammarPosterior) -> Derivation:
         """The trees that a tree decoder gives of targets, from their posterior, (B, …)."""
@@ -170,6 +178,34 @@ class Seq2Seq(nn.Module):
         if decoded.derivation is not None:
             (tree,) = decoded.derivation[place].trees(self.target.__getitem__)
         return Answer(self.target.decode(decoded.tokens[place][:length].tolist()), log_prob, tree)
+
+    # --- searching ----------------------------------------------------------------------------------------------------
+
+    def with_search(
+        self,
+        search: Search | None = None,
+        candidates: int | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+    ) -> Seq2Seq:
+        """This model, looking for its answers in another way: what is given is as in ``ModelConfig``, the rest stays.
+
+        This one answers as before. The weights of both are the same tensors, so that there is no other copy of them.
+        """
+        given = dict(zip(SEARCH, (search, candidates, beam, length_penalty), strict=True))
+        shared = [*self.parameters(), *self.buffers(), self.source, self.target]
+        other = deepcopy(self, {id(part): part for part in shared})
+        other.config = replace(self.config, **{name: value for name, value in given.items() if value is not None})
+        other._check_search()
+        other.decoder.search_by(other.config)
+        return other
+
+    def _check_search(self) -> None:
+        if self.config.search not in self.decoder.searches:
+            expected = (
+                f"{' or '.join(map(repr, self.decoder.searches))}: the decoder {self.config.decoder!r} has its own"
+            )
+            raise ModelError(f"search: got {self.config.search!r}; expected {expected}")
 
     # --- on disk ------------------------------------------------------------------------------------------------------
 

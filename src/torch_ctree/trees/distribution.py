@@ -20,7 +20,12 @@ from torch_ctree.trees.emission import Emission, TokenLogits
 from torch_ctree.trees.likelihood import Backend, tree_log_likelihood
 from torch_ctree.trees.posterior import TreePosterior
 from torch_ctree.trees.prior import TreePrior
-from torch_ctree.trees.search import Found, best_derivation_within, best_derivations
+from torch_ctree.trees.search import (
+    Found,
+    best_derivation_of_each_length,
+    best_derivation_within,
+    best_derivations,
+)
 from torch_ctree.trees.topology import past_end
 
 
@@ -130,9 +135,19 @@ class LatentTree(Distribution):
             best = self._best(scores, tokens, 1)[0]
             if max_length is None or bool((best.lengths <= max_length).all()):
                 return best
-            leaf_scores = (self.prior.log_m() + scores[..., 0]).reshape(-1, self.emission.vertices)
-            found = best_derivation_within(leaf_scores, tokens.reshape(leaf_scores.shape), max_length)
+            found = best_derivation_within(*self._leaf_scores(scores, tokens), max_length)
             return self._derivation(found, self.batch_shape)
+
+    def argmax_by_length(self, max_length: int | None = None) -> Derivation:
+        """The most probable (sentence, tree) of each length, exactly: (max_length, *batch, …), of 1, 2, … tokens.
+
+        max_length: 2^D by default. Where no sentence is so long, the length is 0 and ``log_prob`` −inf.
+        """
+        max_length = 1 << self.depth if max_length is None else max_length
+        check_count("max_length", max_length)
+        with torch.no_grad():
+            found = best_derivation_of_each_length(*self._leaf_scores(*self.emission.topk(1)), max_length)
+            return self._derivation(found, torch.Size([max_length]) + self.batch_shape)
 
     def topk(self, k: int) -> Derivation:
         """The k most probable (sentence, tree) pairs, best first: (k, *batch, …).
@@ -161,6 +176,11 @@ class LatentTree(Distribution):
             k=k,
         )
         return self._derivation(found, torch.Size([k]) + self.batch_shape)
+
+    def _leaf_scores(self, scores: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the best token of each vertex, (*batch, V, 1) each → log m(v) + its score, and that token, (B, V) each."""
+        leaf_scores = (self.prior.log_m() + scores[..., 0]).reshape(-1, self.emission.vertices)
+        return leaf_scores, tokens.reshape(leaf_scores.shape)
 
     def _derivation(self, found: Found, shape: torch.Size) -> Derivation:
         N = found.vertices.shape[-1]

@@ -123,6 +123,28 @@ def best_derivation_within(leaf_scores: Tensor, tokens: Tensor, max_length: int,
     return Found(vertices, lengths, scores, tokens.gather(-1, vertices.clamp_min(0)))
 
 
+def best_derivation_of_each_length(
+    leaf_scores: Tensor, tokens: Tensor, max_length: int, kernel: Kernel | None = None
+) -> Found:
+    """The best (sentence, tree) pairs of 1, 2, … max_length tokens.
+
+    leaf_scores, tokens, kernel: as for ``best_derivation_within`` → Found (max_length, B, …)
+
+    What a leaf says does not depend on how many there are: one table of maxima has, at its last position, the best
+    score after each number of tokens, and from there each derivation is read off.
+    """
+    B, device = len(leaf_scores), leaf_scores.device
+    weights = leaf_scores[:, None].expand(-1, max_length, -1)
+    table = (kernel or kernel_of(leaf_scores)).alphas(
+        weights, torch.full((B,), max_length, device=device), maximise=True
+    )  # (B, max_length + 1, L + 1)
+    scores = table[:, 1:, -1].T.to(leaf_scores.dtype)  # (max_length, B)
+    lengths = torch.arange(1, max_length + 1, device=device)[:, None].expand(max_length, B)
+    vertices = trace(table, weights, lengths)  # (max_length, B, max_length)
+    found = tokens.expand(max_length, -1, -1).gather(-1, vertices.clamp_min(0))
+    return Found(vertices, lengths.masked_fill(scores == -math.inf, 0), scores, found)
+
+
 # --- trees of a given sentence ----------------------------------------------------------------------------------------
 
 

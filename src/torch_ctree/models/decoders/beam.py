@@ -68,7 +68,12 @@ class Beams:
     def _ranks(self, scores: Tensor, tokens: int) -> Tensor:
         """scores (B, W, …) of beginnings with so many tokens, or as many as those have that are over → (B, W, …)"""
         count = torch.where(self.over, self.lengths + 1, tokens)[..., None]
-        return scores / ((5 + count) / 6) ** self.penalty
+        return penalised(scores, count, self.penalty)
+
+
+def penalised(log_prob: Tensor, tokens: Tensor, penalty: float) -> Tensor:
+    """log p / ((5 + n) / 6)^penalty, for sentences of n tokens, the end among them."""
+    return log_prob / ((5 + tokens) / 6) ** penalty
 
 
 def _taken(said: Tensor, order: Tensor) -> Tensor:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor, nn
 
-from torch_ctree.models.configuration import check_depth
+from torch_ctree.models.configuration import ModelConfig, Search, check_depth
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.trees import Derivation, LatentGrammar, LatentTree
 from torch_ctree.trees.vertex import Vertex
@@ -34,8 +34,8 @@ class Decoded:
     """(*batch,)"""
     log_prob: Tensor
     """(*batch,): of the answer; from a tree decoder together with its tree, and from a grammar with what its vertices
-    do, but where a grammar gives several answers, over all their trees; from ``lanmt`` given its latents. −inf where
-    there is no answer."""
+    do, but where a grammar gives several answers, and by the searches ``sentence`` and ``risk``, over all their trees;
+    from ``lanmt`` given its latents. −inf where there is no answer."""
     derivation: Derivation | None = None
     """The same answers with their trees, from a tree decoder."""
 
@@ -70,6 +70,11 @@ class Decoder(nn.Module, ABC):
     """Whether only an encoder that ``reads_phrases`` will do."""
     takes: ClassVar[tuple[str, ...]] = ()
     """Which of the settings in ``NOT_FOR_ALL`` it goes by; with the others it is refused."""
+    searches: ClassVar[tuple[Search, ...]] = get_args(Search)
+    """Which settings of ``ModelConfig.search`` it can have."""
+
+    def search_by(self, config: ModelConfig) -> None:
+        """Look for answers by these settings from now on; for decoders that have any of their own, such as a beam."""
 
     @abstractmethod
     def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:

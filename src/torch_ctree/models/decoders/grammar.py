@@ -108,6 +108,7 @@ class Grammar(TreeDecoder):
     """
 
     needs_phrases = True
+    searches = ("tree",)  # it weighs sentences over all their trees anyway, in a way of its own: see ``best``
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()

@@ -60,13 +60,17 @@ class SequenceDecoder(Decoder):
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()
-        self.depth, self.beam, self.penalty, self.end = config.depth, config.beam, config.length_penalty, words
-        self.smoothing = config.label_smoothing
+        self.depth, self.end, self.smoothing = config.depth, words, config.label_smoothing
+        self.search_by(config)
         self.context: Context = config.context
         self.attention = Attention(config.width, config.attention_dropout)
         self.leaf = Leaf(config.width)
         self.output = output_layer(config, words, source_words, self.attention)
         self.dropout = Dropout(config.dropout)
+
+    def search_by(self, config: ModelConfig) -> None:
+        """The width of the beam, and what it prefers."""
+        self.beam, self.penalty = config.beam, config.length_penalty
 
     @abstractmethod
     def begin(self, encoding: Encoding) -> State:
