@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from torch_ctree import Derivation, Emission, LatentTree, LinearEmission, TokenLogits
+from torch_ctree import CopyEmission, Derivation, Emission, LatentTree, LinearEmission, TokenLogits
 from torch_ctree.trees.emission import _rounded
 
 from ..measure import Recorder, chi_square_p_value
@@ -19,6 +19,21 @@ def layer():
     weight = torch.randn(11, 6, dtype=double, requires_grad=True)
     bias = torch.randn(11, dtype=double, requires_grad=True)
     return states, weight, bias
+
+
+KINDS = pytest.mark.parametrize("kind", ["logits", "linear", "copy"])
+
+
+def an_emission(kind, states, weight, bias, **settings):
+    """One that says the words of a linear layer; "copy" repeats some words too."""
+    if kind == "logits":
+        return TokenLogits(torch.nn.functional.linear(states, weight, bias))
+    linear = LinearEmission(states, weight, bias, **settings)
+    if kind == "linear":
+        return linear
+    copy_logits, scores = torch.randn_like(states[..., 0]), torch.randn_like(states[..., :5])
+    source = torch.tensor([1, -1, 0, 1, len(weight) - 1])
+    return CopyEmission(linear, copy_logits, scores, source.expand(*states.shape[:-2], 5))
 
 
 @pytest.mark.parametrize("with_bias", [True, False])
@@ -68,17 +83,16 @@ def test_given_logits_under_transforms():
 
 
 def test_every_emission_can_add_the_prior(layer):
-    states, weight, bias = layer
     tokens, log_m = torch.randint(11, (2, 5)), torch.randn(2, 15, dtype=double)
-    for emission in (LinearEmission(*layer), TokenLogits(states @ weight.T + bias), SameEverywhere(bias, 15, (2,))):
+    ready = (an_emission(kind, *layer) for kind in ("logits", "linear", "copy"))
+    for emission in (*ready, SameEverywhere(layer[2], 15, (2,))):
         expected = log_m[:, None, :] + emission.log_prob(tokens)
         torch.testing.assert_close(emission.log_weights(tokens, log_m), expected)
 
 
-@pytest.mark.parametrize("kind", ["logits", "linear"])
+@KINDS
 def test_log_probs_of_all_tokens_sum_to_one(layer, kind):
-    states, weight, bias = layer
-    emission = LinearEmission(*layer) if kind == "linear" else TokenLogits(states @ weight.T + bias)
+    emission = an_emission(kind, *layer)
     every = emission.log_prob(torch.arange(11).expand(2, 11))  # (2, K, V)
     torch.testing.assert_close(every.exp().sum(1), torch.ones(2, 15, dtype=double))
 
@@ -93,14 +107,14 @@ def test_rounding_to_what_tf32_has():
     assert torch.equal(_rounded(odd.view(torch.float32)).view(torch.int32), odd)  # NaN, as GPUs have it too; ±inf, ±0
 
 
-@pytest.mark.parametrize("kind", ["logits", "linear"])
+@KINDS
 def test_tokens_are_drawn_from_their_vertex(kind):
-    states, weight = torch.randn(7, 2), torch.randn(3, 2)
-    emission = LinearEmission(states, weight, block_elements=5) if kind == "linear" else TokenLogits(states @ weight.T)
+    emission = an_emission(kind, torch.randn(7, 5), torch.randn(3, 5), None, block_elements=5)
     drawn = emission.sample(torch.arange(7).expand(3000, 7))
     assert drawn.shape == (3000, 7)
+    probabilities = emission.log_prob(torch.arange(3)).exp().T.tolist()
     for v in range(7):
-        expected = dict(enumerate((states[v] @ weight.T).softmax(-1).tolist()))
+        expected = dict(enumerate(probabilities[v]))
         assert chi_square_p_value(drawn[:, v].tolist(), expected) > 1e-3
 
 
@@ -115,12 +129,12 @@ def test_a_half_precision_layer(layer, dtype):
     assert all(p.grad is not None and p.grad.dtype == dtype and p.grad.isfinite().all() for p in (states, weight, bias))
 
 
+@pytest.mark.parametrize("kind", ["linear", "copy"])
 @pytest.mark.parametrize("mode", ["forward", "backward", "topk", "sample"])
-def test_vertices_and_vocabulary_never_meet_in_one_tensor(mode):
+def test_vertices_and_vocabulary_never_meet_in_one_tensor(mode, kind):
     V, K, H, N = 127, 3000, 8, 12
-    emission = LinearEmission(
-        torch.randn(V, H, requires_grad=True), torch.randn(K, H, requires_grad=True), block_elements=4 * K
-    )
+    layer = torch.randn(V, H, requires_grad=True), torch.randn(K, H, requires_grad=True), None
+    emission = an_emission(kind, *layer, block_elements=4 * K)
     dist = LatentTree(torch.zeros(V), emission)
     tokens = torch.randint(K, (N,))
     with Recorder() as recorder:
@@ -137,14 +151,17 @@ def test_vertices_and_vocabulary_never_meet_in_one_tensor(mode):
 
 PEAK = """
 import resource, torch
-from torch_ctree import LatentTree, LinearEmission
+from torch_ctree import CopyEmission, LatentTree, LinearEmission
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # MiB
 
 def train(vocabulary, width):
     layer = torch.randn(8, 511, width, requires_grad=True), torch.randn(vocabulary, width, requires_grad=True)
-    dist = LatentTree(torch.zeros(8, 511), LinearEmission(*layer))
+    emission, scores = LinearEmission(*layer), torch.randn(8, 511, 20, requires_grad=True)
+    if COPY:
+        emission = CopyEmission(emission, scores[..., 0], scores, torch.randint(-1, vocabulary, (8, 20)))
+    dist = LatentTree(torch.zeros(8, 511), emission)
     before = peak()
     dist.log_prob(torch.randint(vocabulary, (8, 20))).sum().backward()
     dist.argmax(), dist.sample((3,))
@@ -156,8 +173,10 @@ print(train(30_000, 32))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory in Linux's units")
-def test_a_vocabulary_of_30000_costs_memory_for_the_targets_only():
-    ran = subprocess.run([sys.executable, "-c", PEAK], check=True, capture_output=True, text=True)
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_vocabulary_of_30000_costs_memory_for_the_targets_only(copy):
+    command = [sys.executable, "-c", f"COPY = {copy}\n{PEAK}"]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True)
     assert float(ran.stdout) < 150  # (vertices × vocabulary) alone would be 468 MiB
 
 

@@ -54,6 +54,7 @@ class Seq2Seq(nn.Module):
         if self.decoder.needs_phrases and not self.encoder.reads_phrases:
             expected = f"one that reads phrases, such as 'spans', for the decoder {config.decoder!r}"
             raise ModelError(f"encoder: got {config.encoder!r}; expected {expected}")
+        self.decoder.introduce(source, target)
 
     # --- batches ------------------------------------------------------------------------------------------------------
 
@@ -67,7 +68,7 @@ class Seq2Seq(nn.Module):
         return self.decoder.score(self.encode(batch), batch.target, batch.target_lengths, depth)
 
     def losses(self, batch: Batch) -> Tensor:
-        """(B,): −log p(target | source) for each target word, or what the decoder learns by; 0 for rows that fill up."""
+        """(B,): −log p(target | source) for each target word, or what the decoder learns by; 0 for rows that fill up"""
         objective = self.decoder.objective(self.encode(batch), batch.target, batch.target_lengths)
         return torch.where(batch.real, -objective / batch.target_lengths, 0)
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from torch_ctree.data import Encoder
 from torch_ctree.models.configuration import check_depth
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.trees import Derivation, LatentGrammar, LatentTree
@@ -65,6 +66,9 @@ class Decoder(nn.Module, ABC):
 
     needs_phrases: ClassVar[bool] = False
     """Whether only an encoder that ``reads_phrases`` will do."""
+
+    def introduce(self, source: Encoder, target: Encoder) -> None:
+        """How words are spelled, told once, before anything else; most decoders need not know."""
 
     @abstractmethod
     def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:

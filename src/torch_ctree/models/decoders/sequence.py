@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from torch_ctree.data import Encoder
 from torch_ctree.models import fused
 from torch_ctree.models.attention import Attention, Memory
 from torch_ctree.models.configuration import Context, ModelConfig
@@ -63,6 +64,10 @@ class SequenceDecoder(Decoder):
         self.leaf = Leaf(config.width)
         self.output = output_layer(config, words, source_words, self.attention)
         self.dropout = Dropout(config.dropout)
+
+    def introduce(self, source: Encoder, target: Encoder) -> None:
+        """To the output layer."""
+        self.output.introduce(source, target)
 
     @abstractmethod
     def begin(self, encoding: Encoding) -> State:
