@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torch_ctree import LatentTree
-from torch_ctree.data import DataError, Subwords, Vocabulary, load_encoder, same_words
+from torch_ctree.data import DataError, Subwords, Vocabulary, load_encoder
+from torch_ctree.data.encoding import same_words
 
 words = st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1)
 

@@ -8,7 +8,7 @@ import torch
 from torch_ctree import CopyEmission, Derivation, Emission, LatentTree, LinearEmission, TokenLogits
 from torch_ctree.trees.emission import _rounded
 
-from ..measure import Recorder, chi_square_p_value
+from ..measure import Operations, Recorder, chi_square_p_value
 
 double = torch.float64
 
@@ -105,6 +105,18 @@ def test_rounding_to_what_tf32_has():
     assert torch.equal(_rounded(_rounded(x)), _rounded(x))
     odd = torch.tensor([0x7FFFFFFF, 0x7FC00000, 0x7F800000, -0x800000, 0, -0x80000000], dtype=torch.int32)
     assert torch.equal(_rounded(odd.view(torch.float32)).view(torch.int32), odd)  # NaN, as GPUs have it too; ±inf, ±0
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@KINDS
+def test_the_best_tokens_and_given_ones_in_one_go(layer, kind, k):
+    emission, tokens = an_emission(kind, *layer), torch.randint(11, (2, 5))
+    with Operations() as operations:
+        found = emission.topk_and_log_prob(k, tokens)
+    torch.testing.assert_close(found, (*emission.topk(k), emission.log_prob(tokens).detach()))
+    assert not any(part.requires_grad for part in found)
+    if kind == "linear":  # logits are made once
+        assert operations.names.count("addmm.out") == 1
 
 
 @KINDS

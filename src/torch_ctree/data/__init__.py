@@ -13,7 +13,6 @@ from torch_ctree.data.encoding import Encoded as Encoded
 from torch_ctree.data.encoding import Encoder as Encoder
 from torch_ctree.data.encoding import Side as Side
 from torch_ctree.data.encoding import load_encoder as load_encoder
-from torch_ctree.data.encoding import same_words as same_words
 from torch_ctree.data.errors import DataError as DataError
 from torch_ctree.data.exchanging import exchanged as exchanged
 from torch_ctree.data.loading import TASKS as TASKS

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from torch_ctree.data import Encoder, same_words
+from torch_ctree.data import Encoder
+from torch_ctree.data.encoding import same_words
 from torch_ctree.models import fused
 from torch_ctree.models.activation import Activation
 from torch_ctree.models.attention import Attention, Memory

@@ -65,8 +65,11 @@ class CopyEmission(Emission):
 
     def log_prob(self, tokens: Tensor) -> Tensor:
         """log((1 − c_v) q(x_n | v) + c_v Σ_j a_vj [source_j = x_n])."""
+        return self._mixed(self.own.log_prob(tokens), tokens)
+
+    def _mixed(self, own: Tensor, tokens: Tensor) -> Tensor:
+        """own (*batch, N, V): log q of tokens (*batch, N) → of the mixture."""
         V, S = self.scores.shape[-2:]
-        own = self.own.log_prob(tokens)
         result = with_copies(
             own.reshape(-1, *own.shape[-2:]),
             self.copy_logits.reshape(-1, V),
@@ -95,10 +98,9 @@ class CopyEmission(Emission):
         k tokens before it that are at least as probable, and what is repeated only becomes more probable.
         """
         with torch.no_grad():
-            best, said = self.own.topk(k)  # (*batch, V, k)
-            source = self.source[..., None, :]  # (*batch, 1, S)
-            repeated = self.log_prob(self.source.clamp_min(0)).mT  # (*batch, V, S)
-            repeated = repeated.masked_fill(~_firsts(self.source)[..., None, :], -math.inf)
+            source, words = self.source[..., None, :], self.source.clamp_min(0)
+            best, said, own = self.own.topk_and_log_prob(k, words)  # (*batch, V, k) twice, (*batch, S, V)
+            repeated = self._mixed(own, words).mT.masked_fill(~_firsts(self.source)[..., None, :], -math.inf)
             can = (self.scores > -math.inf) & (source >= 0)
             best = best + logsigmoid(-_where_possible(self.copy_logits.to(best.dtype), can))[..., None]
             best = best.masked_fill((said[..., None] == source[..., None, :]).any(-1), -math.inf)  # they are repeated
