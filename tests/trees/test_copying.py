@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torch_ctree import CopyEmission, LatentTree, LinearEmission, TokenLogits
+from torch_ctree.trees.copying import with_copies
 
 from ..measure import Operations, chi_square_p_value
 
@@ -70,6 +71,17 @@ def test_it_is_the_mixture(scale):
     batch = torch.arange(B)[:, None]
     torch.testing.assert_close(emission.log_prob_at(tokens, vertices).exp(), expected[batch, vertices, tokens])
     torch.testing.assert_close(emission.log_prob(tokens[0]).exp(), expected[batch, :, tokens[0]])
+
+
+def test_all_tokens_in_their_order_are_the_default():
+    layer = [x.detach() for x in parameters()[:3]]
+    *_, copy_logits, scores = made = parameters()
+    own = LinearEmission(*layer).log_prob(torch.arange(K).expand(B, K)).detach().requires_grad_()
+    results = []
+    for tokens in (None, torch.arange(K).expand(B, K)):
+        value = with_copies(own, copy_logits, scores, SOURCES, tokens)
+        results.append((value, *torch.autograd.grad(value, (own, *made[3:]), torch.ones_like(value).cumsum(1))))
+    torch.testing.assert_close(*results)
 
 
 def test_gradients_are_those_of_the_mixture():

@@ -169,8 +169,7 @@ class Copy(MLP):
         """states and contexts (B, Q, H) → log-probabilities of the mixture, (B, Q, K)"""
         generated = self(states, contexts, encoding)
         own = in_accumulation_dtype(nn.functional.linear(*generated)).log_softmax(-1)
-        every = torch.arange(self.vocabulary, device=states.device).expand(len(states), -1)
-        return with_copies(own.mT, *self._copied(generated, states, encoding), every).mT
+        return with_copies(own.mT, *self._copied(generated, states, encoding)).mT
 
     def in_blocks(self, states: Tensor, contexts: Tensor | None, encoding: Encoding) -> Emission:
         """states and contexts (B, V, H), V vertices"""

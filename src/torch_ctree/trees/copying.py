@@ -131,16 +131,30 @@ class CopyEmission(Emission):
         return self.source.reshape(-1, self.source.shape[-1])[rows // self.vertices]
 
 
-def with_copies(own: Tensor, copy_logits: Tensor, scores: Tensor, source: Tensor, tokens: Tensor) -> Tensor:
+def with_copies(
+    own: Tensor, copy_logits: Tensor, scores: Tensor, source: Tensor, tokens: Tensor | None = None
+) -> Tensor:
     """log((1 − c_v) · exp(own_nv) + c_v · Σ_j a_vj [source_j = x_n]), differentiable once.
 
-    own (B, N, V); copy_logits (B, V), scores (B, V, S) and source (B, S) as of ``CopyEmission``; tokens x (B, N)
-    → (B, N, V)
+    own (B, N, V); copy_logits (B, V), scores (B, V, S) and source (B, S) as of ``CopyEmission``; tokens x (B, N), by
+    default all N that there are → (B, N, V)
     """
     words = cast(Tensor, _WordLogProb.apply(scores.to(own.dtype), source))
+    places = _places_of_all(source, own.shape[1]) if tokens is None else _places(source, tokens)
+    return cast(Tensor, _Mixture.apply(own, copy_logits.to(own.dtype), words, places))
+
+
+def _places(source: Tensor, tokens: Tensor) -> Tensor:
+    """source (B, S), tokens (B, N) → where in the source a token stands first, −1 where it does not, (B, N)."""
     same = tokens[..., None] == source[:, None]  # (B, N, S)
-    places, found = same.int().argmax(-1), same.any(-1)  # the first that is the same
-    return cast(Tensor, _Mixture.apply(own, copy_logits.to(own.dtype), words, places, found))
+    return same.int().argmax(-1).masked_fill(~same.any(-1), NOTHING)
+
+
+def _places_of_all(source: Tensor, vocabulary: int) -> Tensor:
+    """source (B, S) → where in it each of K tokens stands last, −1 where it does not, (B, K)."""
+    places = source.new_full((len(source), 1 + vocabulary), NOTHING)
+    positions = torch.arange(source.shape[1], device=source.device).expand_as(source)
+    return places.scatter_reduce(1, source + 1, positions, "amax")[:, 1:]  # what cannot be repeated goes first
 
 
 class _WordLogProb(torch.autograd.Function):
@@ -173,31 +187,32 @@ class _WordLogProb(torch.autograd.Function):
 class _Mixture(torch.autograd.Function):
     """own (B, N, V), copy_logits (B, V), words (B, V, S) → (B, N, V).
 
-    places (B, N): where in the source the token is, if it is found (B, N) there
+    places (B, N): where in the source the token is, −1 where it is not
 
     Its derivatives are posterior probabilities of having repeated, which are finite whatever is impossible.
     """
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor, copy_logits: Tensor, words: Tensor, places: Tensor, found: Tensor) -> Tensor:
+    def forward(ctx: Any, own: Tensor, copy_logits: Tensor, words: Tensor, places: Tensor) -> Tensor:
         copy_logits = _where_possible(copy_logits, words > -math.inf)
-        repeated = words.mT.gather(1, places[..., None].expand(own.shape)).masked_fill_(~found[..., None], -math.inf)
+        repeated = words.mT.gather(1, places.clamp_min(0)[..., None].expand(own.shape))
+        repeated.masked_fill_((places < 0)[..., None], -math.inf)
         repeated += logsigmoid(copy_logits)[:, None]
         result = torch.logaddexp(own + logsigmoid(-copy_logits)[:, None], repeated)
         posterior = repeated.sub_(result.clamp_min(torch.finfo(result.dtype).min)).exp_()
-        ctx.save_for_backward(posterior, copy_logits.sigmoid(), places, found)
+        ctx.save_for_backward(posterior, copy_logits.sigmoid(), places)
         ctx.positions = words.shape[-1]
         return result
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        posterior, copies, places, found = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        posterior, copies, places = ctx.saved_tensors
         repeated = grad * posterior
         positions = torch.arange(ctx.positions, device=grad.device)
-        where = ((places[..., None] == positions) & found[..., None]).to(grad.dtype)  # (B, N, S)
+        where = (places[..., None] == positions).to(grad.dtype)  # (B, N, S)
         of_words = torch.bmm(repeated.mT, where, out=grad.new_empty(len(grad), grad.shape[-1], ctx.positions))
-        return grad - repeated, repeated.sum(1) - copies * grad.sum(1), of_words, None, None
+        return grad - repeated, repeated.sum(1) - copies * grad.sum(1), of_words, None
 
 
 def _log_shares(scores: Tensor, can: Tensor) -> Tensor:
