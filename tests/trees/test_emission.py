@@ -45,10 +45,11 @@ def test_a_linear_layer_equals_its_logits(layer, with_bias, block_elements):
     logits = TokenLogits(torch.nn.functional.linear(states, weight, bias))
     tokens = torch.randint(11, (2, 9))
     torch.testing.assert_close(linear.log_prob(tokens), logits.log_prob(tokens))
-    at = torch.randint(15, (3, 2, 9))
-    expected = logits.log_prob(tokens)[..., None].expand(3, 2, 9, 15, 1).squeeze(-1).gather(-1, at[..., None])[..., 0]
-    for emission in (linear, logits):
-        torch.testing.assert_close(emission.log_prob_at(tokens.expand(3, 2, 9), at), expected)
+    for S in (1, 3):  # at fewer places than there are vertices, and at more
+        at = torch.randint(15, (S, 2, 9))
+        expected = logits.log_prob(tokens).expand(S, 2, 9, 15).gather(-1, at[..., None])[..., 0]
+        for emission in (linear, logits):
+            torch.testing.assert_close(emission.log_prob_at(tokens.expand(S, 2, 9), at), expected)
     for mine, theirs in zip(linear.topk(4), logits.topk(4), strict=True):
         torch.testing.assert_close(mine, theirs)
     parameters = [p for p in (states, weight, bias) if p is not None]
@@ -56,6 +57,12 @@ def test_a_linear_layer_equals_its_logits(layer, with_bias, block_elements):
     mine = torch.autograd.grad(linear.log_prob(tokens), parameters, upstream)
     theirs = torch.autograd.grad(logits.log_prob(tokens), parameters, upstream)
     torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("places", [2, 20])
+def test_gradcheck_of_the_linear_layer_at_some_vertices(layer, places):
+    tokens, at = torch.randint(11, (2, places)), torch.randint(15, (2, places))
+    assert torch.autograd.gradcheck(lambda s, w, b: LinearEmission(s, w, b).log_prob_at(tokens, at), layer)
 
 
 def test_gradcheck_of_the_linear_layer(layer):

@@ -198,12 +198,6 @@ class LinearEmission(Emission):
         check_no_nan("weight", self.weight)
         check_no_nan("bias", self.bias)
 
-    def _log_normaliser(self) -> Tensor:
-        """(*batch, V): log Σ_k exp(weight_k · state + bias_k)."""
-        rows = self.states.reshape(-1, self.states.shape[-1])
-        total = cast(Tensor, _LogNormaliser.apply(rows, self.weight, self.bias, self.rows_per_block))
-        return total.reshape(*self.batch_shape, self.vertices)
-
     def log_prob(self, tokens: Tensor) -> Tensor:
         """The targets' logits directly, (*batch, N, H) · (*batch, H, V), minus the log-normaliser block by block."""
         V, H, N = *self.states.shape[-2:], tokens.shape[-1]
@@ -212,7 +206,7 @@ class LinearEmission(Emission):
         return cast(Tensor, result).reshape(*self.batch_shape, N, V)
 
     def log_prob_at(self, tokens: Tensor, vertices: Tensor) -> Tensor:
-        """One state, one row of the weight, and the log-normaliser."""
+        """One state, one row of the weight, and the log-normalisers of these states, or of all where that is fewer."""
         rows, words = self._rows_of(vertices), tokens.flatten()
         states = self.states.reshape(-1, self.states.shape[-1])
         state, word = embedding(rows, states), embedding(words, self.weight)
@@ -220,7 +214,10 @@ class LinearEmission(Emission):
             state, word = (x + (_as_multiplied(x) - x).detach() for x in (state, word))
         products = (state * word).sum(-1)
         logits = in_accumulation_dtype(products) + self.bias[words]
-        return (logits - self._log_normaliser().flatten()[rows]).reshape(vertices.shape)
+        few = len(rows) < len(states)
+        normalised = state if few else states
+        totals = cast(Tensor, _LogNormaliser.apply(normalised, self.weight, self.bias, self.rows_per_block))
+        return (logits - (totals if few else totals[rows])).reshape(vertices.shape)
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """The k best tokens of every vertex; without a gradient."""
