@@ -68,3 +68,15 @@ class Recorder(TorchDispatchMode):
         outputs = out if isinstance(out, (list, tuple)) else [out]
         self.sizes += [tensor.numel() for tensor in outputs if isinstance(tensor, torch.Tensor)]
         return out
+
+
+class Operations(TorchDispatchMode):
+    """Notes the name of every operation."""
+
+    def __init__(self):
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from torch_ctree.trees import CopyEmission as CopyEmission
 from torch_ctree.trees import Derivation as Derivation
 from torch_ctree.trees import Emission as Emission
 from torch_ctree.trees import LatentTree as LatentTree

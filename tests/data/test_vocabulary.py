@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from torch_ctree import LatentTree
 from torch_ctree.data import DataError, Subwords, Vocabulary, load_encoder
+from torch_ctree.data.encoding import same_words
 
 words = st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1)
 
@@ -164,3 +165,36 @@ def test_shows_itself_and_spells_trees():
     dist = LatentTree(torch.zeros(3), torch.zeros(3, 2))
     tree = dist.posterior(torch.tensor([0, 1])).argmax().trees(vocabulary)[0]
     assert str(tree) == "(· the dog)"
+
+
+def test_which_words_are_the_same():
+    source = Vocabulary(["<unk>", "Anna", "sees", "?", "anna"], "<unk>")
+    assert same_words(source, Vocabulary(["?", "voit", "Anna"])) == [-1, 2, -1, 0, -1]
+    assert same_words(source, Vocabulary(["<unk>", "sees"], "<unk>")) == [-1, -1, 1, -1, -1]  # others are not the same
+    assert same_words(Vocabulary(["<unk>"]), Vocabulary(["<unk>"], "<unk>")) == [-1]
+    assert same_words(Vocabulary(["<unk>"]), Vocabulary(["<unk>"])) == [0]  # a word like any other
+
+
+def test_which_pieces_are_the_same():
+    """By their bytes: what is shown of a byte may be what a text shows, and a word is none of its pieces."""
+    source = Subwords.train(["low lower lowest \\xc3"] * 9, size=270)
+    target = Subwords.train(["slow \\xc3 lower"] * 9, size=270)
+    found = same_words(source, target)
+    assert len(found) == len(source)
+    texts = [{piece: n for n, piece in enumerate(side.spellings)} for side in (source, target)]
+    assert {n: m for n, m in enumerate(found) if m >= 0} == {
+        n: texts[1][p] for p, n in texts[0].items() if p in texts[1]
+    }
+    assert sum(number >= 0 for number in found) >= 256  # all bytes
+    for n, m in enumerate(found):
+        assert m < 0 or source[n] == target[m]
+    assert {-1} == {*same_words(source, Vocabulary(["low", "a"])), *same_words(Vocabulary(["low", "a"]), source)}
+
+
+def test_what_does_not_say_how_it_is_spelled():
+    class Letters:
+        def __len__(self):
+            return 3
+
+    assert same_words(Letters(), Vocabulary(["a"])) == [-1, -1, -1]  # pyright: ignore[reportArgumentType]
+    assert same_words(Vocabulary(["a"]), Letters()) == [-1]  # pyright: ignore[reportArgumentType]

@@ -24,13 +24,15 @@ SEQUENTIAL = ("production", "gru", "lstm", "transformer")
 DECODERS = ("ctree", *SEQUENTIAL, "lanmt")
 TREES = ("ctree", "grammar")
 WITHOUT_RECURRENCE = ("ctree", "production", "transformer", "lanmt")
-OUTPUTS = ("mlp", "linear", "lexical-attention")
+OUTPUTS = ("mlp", "linear", "lexical-attention", "copy")
 
 
 def _is_worth_it(encoder: str, decoder: str, output: str) -> bool:
-    """What a contextualiser does, and the simplest output layer, has nothing to do with all the rest."""
+    """What a contextualiser does, and some output layers, has nothing to do with all the rest."""
     if output == "linear":
         return encoder == "om" and decoder in WITHOUT_RECURRENCE
+    if output == "copy":
+        return encoder == "om"
     return "contextualiser" not in ENCODERS[encoder] or (decoder, output) == ("ctree", "lexical-attention")
 
 
@@ -39,7 +41,7 @@ WITH_OUTPUT = {
     for (encoder, settings), decoder, output in itertools.product(ENCODERS.items(), DECODERS, OUTPUTS)
     if _is_worth_it(encoder, decoder, output)
 }
-"""Every encoder with every decoder and every output layer, by name; of the simplest ones, some."""
+"""Every encoder with every decoder and every output layer, by name; of some layers, some."""
 
 GRAMMAR: dict[str, Any] = {"encoder": "spans", "decoder": "grammar", "output": "mlp"}
 """It has one encoder, and says words in its own way."""
@@ -53,9 +55,13 @@ SOURCE_WORDS, TARGET_WORDS = 5, 3
 def tiny_model(
     seed: int = 0, source_words: int = SOURCE_WORDS, target_words: int = TARGET_WORDS, **settings: Any
 ) -> Seq2Seq:
-    """In double precision, evaluating, and with noise on every weight: some start at zero."""
+    """In double precision, evaluating, and with noise on every weight: some start at zero.
+
+    It takes source words for target words of the same number, where there are such: so some can be copied.
+    """
     config = ModelConfig(**{"width": 4, "depth": 2, "slots": 3, "layers": 2, **settings})
     model = Seq2Seq(config, words("s", source_words), words("t", target_words)).double().eval()
+    model.decoder.introduce(words("t", source_words), model.target)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -12,7 +12,7 @@ from torch_ctree.models import Encoding
 from torch_ctree.models.activation import Activation
 from torch_ctree.models.attention import Attention
 from torch_ctree.models.encoders.ordered_memory import Cell
-from torch_ctree.models.output import MLP, LexicalAttention, Linear, Output
+from torch_ctree.models.output import MLP, Copy, LexicalAttention, Linear, Output
 from torch_ctree.models.production import Production
 from torch_ctree.models.transformer import Heads, Layer
 
@@ -184,7 +184,8 @@ def word_logits(output: Output, state: Vector, context: Vector, source: Source) 
     if isinstance(output, MLP):
         _, first, second, _ = output.hidden
         hidden = activation(cast(Activation, second), linear(cast(nn.Linear, first), state + context))
-        return linear(output.words, hidden)
+        said = linear(output.words, hidden)
+        return said if not isinstance(output, Copy) else mixed(output, said, hidden, state, source)
     if isinstance(output, Linear):
         return [dot(word, state) for word in numbers(output.words)]
     assert isinstance(output, LexicalAttention)
@@ -192,6 +193,20 @@ def word_logits(output: Output, state: Vector, context: Vector, source: Source) 
     values = [activation(output.activation, table[token]) for token in source.tokens]
     attended = average(attention(output.attention, state, source.leaves), values)
     return [dot(activation(output.activation, word), attended) for word in numbers(output.words)]
+
+
+def mixed(output: Copy, said: Vector, hidden: Vector, state: Vector, source: Source) -> Vector:
+    """log((1 − c) · softmax(said) + c · attention), over the words that can be copied."""
+    looks = attention(output.attention, state, source.leaves)
+    copies = [int(output.copies[token]) for token in source.tokens]
+    (gate,) = linear(output.gate, hidden)
+    whole = math.fsum(look for look, word in zip(looks, copies, strict=True) if word >= 0)
+    c = sigmoid(gate) if whole else 0.0
+    probabilities = [(1 - c) * p for p in softmax(said)]
+    for look, word in zip(looks, copies, strict=True):
+        if word >= 0:
+            probabilities[word] += c * look / whole
+    return [math.log(p) for p in probabilities]
 
 
 def gates(layer: nn.GRU | nn.LSTM, x: Vector, h: Vector, n: int) -> tuple[list[Vector], list[Vector]]:

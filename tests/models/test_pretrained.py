@@ -357,7 +357,7 @@ def test_settings_that_have_no_names(folder):
         ({"encoder": ["birnn"]}, r"encoder: got \['birnn'\]; expected a name"),
         ({"decoder": None}, r"decoder: got None; expected a name"),
         ({"decoder": "?"}, r"decoder: got '\?'; expected one of ctree, .*, or your own once it is in DECODERS"),
-        ({"output": 3}, r"output: got 3; expected mlp or linear or lexical-attention"),
+        ({"output": 3}, r"output: got 3; expected mlp or linear or lexical-attention or copy"),
         ({"contextualiser": []}, r"contextualiser: got \[\]; expected bidirectional or .*"),
         ({"width": "4"}, r"width: got '4'; expected a whole number, 1 or more"),
         ({"width": 4.0}, r"width: got 4.0; expected a whole number, 1 or more"),

@@ -235,7 +235,7 @@ class Unigrams(Decoder):
 
 
 @pytest.mark.parametrize("decoder", ["ctree", "production", "gru", "lstm"])
-@pytest.mark.parametrize("output", ["mlp", "lexical-attention"])
+@pytest.mark.parametrize("output", ["mlp", "lexical-attention", "copy"])
 def test_an_encoder_of_your_own(monkeypatch, decoder, output):
     monkeypatch.setitem(ENCODERS, "bag", BagOfWords)
     settings = {"encoder": "bag", "decoder": decoder, "output": output}

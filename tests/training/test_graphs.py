@@ -32,6 +32,7 @@ STILL: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0}
 MODELS: dict[str, dict[str, Any]] = {
     "OM-CTree + LA": {},
     "OM-CTree": {"output": "mlp"},
+    "OM-CTree that copies": {"output": "copy"},
     "BiRNN-CTree + LA": {"encoder": "birnn", "layers": 2},
     "OM-Seq + LA": {"decoder": "production"},
     "LSTM": {"encoder": "birnn", "layers": 1, "decoder": "lstm", "output": "mlp"},

@@ -5,10 +5,10 @@ import sys
 import pytest
 import torch
 
-from torch_ctree import Derivation, Emission, LatentTree, LinearEmission, TokenLogits
+from torch_ctree import CopyEmission, Derivation, Emission, LatentTree, LinearEmission, TokenLogits
 from torch_ctree.trees.emission import _rounded
 
-from ..measure import Recorder, chi_square_p_value
+from ..measure import Operations, Recorder, chi_square_p_value
 
 double = torch.float64
 
@@ -21,6 +21,21 @@ def layer():
     return states, weight, bias
 
 
+KINDS = pytest.mark.parametrize("kind", ["logits", "linear", "copy"])
+
+
+def an_emission(kind, states, weight, bias, **settings):
+    """One that says the words of a linear layer; "copy" repeats some words too."""
+    if kind == "logits":
+        return TokenLogits(torch.nn.functional.linear(states, weight, bias))
+    linear = LinearEmission(states, weight, bias, **settings)
+    if kind == "linear":
+        return linear
+    copy_logits, scores = torch.randn_like(states[..., 0]), torch.randn_like(states[..., :5])
+    source = torch.tensor([1, -1, 0, 1, len(weight) - 1])
+    return CopyEmission(linear, copy_logits, scores, source.expand(*states.shape[:-2], 5))
+
+
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize("block_elements", [1, 40, 10**6])
 def test_a_linear_layer_equals_its_logits(layer, with_bias, block_elements):
@@ -30,10 +45,11 @@ def test_a_linear_layer_equals_its_logits(layer, with_bias, block_elements):
     logits = TokenLogits(torch.nn.functional.linear(states, weight, bias))
     tokens = torch.randint(11, (2, 9))
     torch.testing.assert_close(linear.log_prob(tokens), logits.log_prob(tokens))
-    at = torch.randint(15, (3, 2, 9))
-    expected = logits.log_prob(tokens)[..., None].expand(3, 2, 9, 15, 1).squeeze(-1).gather(-1, at[..., None])[..., 0]
-    for emission in (linear, logits):
-        torch.testing.assert_close(emission.log_prob_at(tokens.expand(3, 2, 9), at), expected)
+    for S in (1, 3):  # at fewer places than there are vertices, and at more
+        at = torch.randint(15, (S, 2, 9))
+        expected = logits.log_prob(tokens).expand(S, 2, 9, 15).gather(-1, at[..., None])[..., 0]
+        for emission in (linear, logits):
+            torch.testing.assert_close(emission.log_prob_at(tokens.expand(S, 2, 9), at), expected)
     for mine, theirs in zip(linear.topk(4), logits.topk(4), strict=True):
         torch.testing.assert_close(mine, theirs)
     parameters = [p for p in (states, weight, bias) if p is not None]
@@ -41,6 +57,12 @@ def test_a_linear_layer_equals_its_logits(layer, with_bias, block_elements):
     mine = torch.autograd.grad(linear.log_prob(tokens), parameters, upstream)
     theirs = torch.autograd.grad(logits.log_prob(tokens), parameters, upstream)
     torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("places", [2, 20])
+def test_gradcheck_of_the_linear_layer_at_some_vertices(layer, places):
+    tokens, at = torch.randint(11, (2, places)), torch.randint(15, (2, places))
+    assert torch.autograd.gradcheck(lambda s, w, b: LinearEmission(s, w, b).log_prob_at(tokens, at), layer)
 
 
 def test_gradcheck_of_the_linear_layer(layer):
@@ -68,17 +90,16 @@ def test_given_logits_under_transforms():
 
 
 def test_every_emission_can_add_the_prior(layer):
-    states, weight, bias = layer
     tokens, log_m = torch.randint(11, (2, 5)), torch.randn(2, 15, dtype=double)
-    for emission in (LinearEmission(*layer), TokenLogits(states @ weight.T + bias), SameEverywhere(bias, 15, (2,))):
+    ready = (an_emission(kind, *layer) for kind in ("logits", "linear", "copy"))
+    for emission in (*ready, SameEverywhere(layer[2], 15, (2,))):
         expected = log_m[:, None, :] + emission.log_prob(tokens)
         torch.testing.assert_close(emission.log_weights(tokens, log_m), expected)
 
 
-@pytest.mark.parametrize("kind", ["logits", "linear"])
+@KINDS
 def test_log_probs_of_all_tokens_sum_to_one(layer, kind):
-    states, weight, bias = layer
-    emission = LinearEmission(*layer) if kind == "linear" else TokenLogits(states @ weight.T + bias)
+    emission = an_emission(kind, *layer)
     every = emission.log_prob(torch.arange(11).expand(2, 11))  # (2, K, V)
     torch.testing.assert_close(every.exp().sum(1), torch.ones(2, 15, dtype=double))
 
@@ -93,14 +114,26 @@ def test_rounding_to_what_tf32_has():
     assert torch.equal(_rounded(odd.view(torch.float32)).view(torch.int32), odd)  # NaN, as GPUs have it too; ±inf, ±0
 
 
-@pytest.mark.parametrize("kind", ["logits", "linear"])
+@pytest.mark.parametrize("k", [1, 3])
+@KINDS
+def test_the_best_tokens_and_given_ones_in_one_go(layer, kind, k):
+    emission, tokens = an_emission(kind, *layer), torch.randint(11, (2, 5))
+    with Operations() as operations:
+        found = emission.topk_and_log_prob(k, tokens)
+    torch.testing.assert_close(found, (*emission.topk(k), emission.log_prob(tokens).detach()))
+    assert not any(part.requires_grad for part in found)
+    if kind == "linear":  # logits are made once
+        assert operations.names.count("addmm.out") == 1
+
+
+@KINDS
 def test_tokens_are_drawn_from_their_vertex(kind):
-    states, weight = torch.randn(7, 2), torch.randn(3, 2)
-    emission = LinearEmission(states, weight, block_elements=5) if kind == "linear" else TokenLogits(states @ weight.T)
+    emission = an_emission(kind, torch.randn(7, 5), torch.randn(3, 5), None, block_elements=5)
     drawn = emission.sample(torch.arange(7).expand(3000, 7))
     assert drawn.shape == (3000, 7)
+    probabilities = emission.log_prob(torch.arange(3)).exp().T.tolist()
     for v in range(7):
-        expected = dict(enumerate((states[v] @ weight.T).softmax(-1).tolist()))
+        expected = dict(enumerate(probabilities[v]))
         assert chi_square_p_value(drawn[:, v].tolist(), expected) > 1e-3
 
 
@@ -115,12 +148,12 @@ def test_a_half_precision_layer(layer, dtype):
     assert all(p.grad is not None and p.grad.dtype == dtype and p.grad.isfinite().all() for p in (states, weight, bias))
 
 
+@pytest.mark.parametrize("kind", ["linear", "copy"])
 @pytest.mark.parametrize("mode", ["forward", "backward", "topk", "sample"])
-def test_vertices_and_vocabulary_never_meet_in_one_tensor(mode):
+def test_vertices_and_vocabulary_never_meet_in_one_tensor(mode, kind):
     V, K, H, N = 127, 3000, 8, 12
-    emission = LinearEmission(
-        torch.randn(V, H, requires_grad=True), torch.randn(K, H, requires_grad=True), block_elements=4 * K
-    )
+    layer = torch.randn(V, H, requires_grad=True), torch.randn(K, H, requires_grad=True), None
+    emission = an_emission(kind, *layer, block_elements=4 * K)
     dist = LatentTree(torch.zeros(V), emission)
     tokens = torch.randint(K, (N,))
     with Recorder() as recorder:
@@ -137,14 +170,17 @@ def test_vertices_and_vocabulary_never_meet_in_one_tensor(mode):
 
 PEAK = """
 import resource, torch
-from torch_ctree import LatentTree, LinearEmission
+from torch_ctree import CopyEmission, LatentTree, LinearEmission
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # MiB
 
 def train(vocabulary, width):
     layer = torch.randn(8, 511, width, requires_grad=True), torch.randn(vocabulary, width, requires_grad=True)
-    dist = LatentTree(torch.zeros(8, 511), LinearEmission(*layer))
+    emission, scores = LinearEmission(*layer), torch.randn(8, 511, 20, requires_grad=True)
+    if COPY:
+        emission = CopyEmission(emission, scores[..., 0], scores, torch.randint(-1, vocabulary, (8, 20)))
+    dist = LatentTree(torch.zeros(8, 511), emission)
     before = peak()
     dist.log_prob(torch.randint(vocabulary, (8, 20))).sum().backward()
     dist.argmax(), dist.sample((3,))
@@ -156,8 +192,10 @@ print(train(30_000, 32))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory in Linux's units")
-def test_a_vocabulary_of_30000_costs_memory_for_the_targets_only():
-    ran = subprocess.run([sys.executable, "-c", PEAK], check=True, capture_output=True, text=True)
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_vocabulary_of_30000_costs_memory_for_the_targets_only(copy):
+    command = [sys.executable, "-c", f"COPY = {copy}\n{PEAK}"]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True)
     assert float(ran.stdout) < 150  # (vertices × vocabulary) alone would be 468 MiB
 
 

@@ -167,9 +167,10 @@ def test_log_normalisers_and_best_tokens(layer, processors, monkeypatch):
     layer = [tensor.detach() for tensor in layer]
     close(projection.log_normaliser(*layer), total_of(*layer))
     expected, tokens = exact(*layer).max(-1)
-    best, found = projection.best_tokens(*layer)
+    best, found, total = projection.best_tokens(*layer)
     close(best, expected.float(), atol=1e-5, rtol=1e-5)
     close(found, tokens)
+    close(total, total_of(*layer))
 
 
 @pytest.fixture
@@ -184,7 +185,7 @@ def tf32():
 def test_in_tf32(layer):
     layer = [tensor.detach() for tensor in layer]
     close(projection.log_normaliser(*layer), total_of(*layer), atol=3e-2, rtol=0)
-    best, found = projection.best_tokens(*layer)
+    best, found, _ = projection.best_tokens(*layer)
     close(best, exact(*layer).amax(-1).float(), atol=3e-2, rtol=0)
     close(best, exact(*layer).gather(-1, found[:, None])[:, 0].float(), atol=3e-2, rtol=0)
 
@@ -194,7 +195,7 @@ def test_other_sizes_of_layers(R, K, H):
     layer = random(R, H, grad=False), random(K, H, grad=False), random(K, grad=False)
     close(projection.log_normaliser(*layer), total_of(*layer))
     expected, tokens = exact(*layer).max(-1)
-    best, found = projection.best_tokens(*layer)
+    best, found, _ = projection.best_tokens(*layer)
     close(best, expected.float(), atol=1e-5, rtol=1e-5)
     close(found, tokens)
 
@@ -214,7 +215,7 @@ def test_of_equal_tokens_the_first_wins(processors, monkeypatch):
     weight = torch.zeros(300, 8, device=DEVICE)
     weight[[5, 6, 70, 299]] = 1
     rows = torch.ones(3, 8, device=DEVICE) * torch.tensor([[1.0], [0.0], [-1.0]], device=DEVICE)
-    best, tokens = projection.best_tokens(rows, weight, torch.zeros(300, device=DEVICE))
+    best, tokens, _ = projection.best_tokens(rows, weight, torch.zeros(300, device=DEVICE))
     assert tokens.tolist() == [5, 0, 0] == (rows @ weight.T).argmax(-1).tolist()
     close(best, (rows @ weight.T).log_softmax(-1).amax(-1))
 
@@ -273,10 +274,14 @@ def test_a_distribution_with_an_output_layer(in_kernels):
 
 def test_the_best_token_of_an_output_layer(in_kernels):
     layer = LinearEmission(random(2, 3, 7, 12), random(70, 12), random(70))
+    given = words(70, 2, 3, 5)
     best, tokens = layer.topk(1)
+    *both, log_probs = layer.topk_and_log_prob(1, given)
+    close(tuple(both), (best, tokens))
     in_kernels.setattr(emission, "_kernels_run", lambda _: False)
     assert best.shape == tokens.shape == (2, 3, 7, 1)
     close((best, tokens), layer.topk(1), atol=1e-5, rtol=1e-5)
+    close(log_probs, layer.log_prob(given), atol=1e-5, rtol=1e-5)
 
 
 def test_an_output_layer_is_rounded_before_it_multiplies(in_kernels):

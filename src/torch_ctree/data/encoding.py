@@ -51,6 +51,17 @@ def load_encoder(path: str | Path) -> Vocabulary | Subwords:
     return Vocabulary.load(path) if words else Subwords.load(path)
 
 
+def same_words(source: Encoder, target: Encoder) -> list[int]:
+    """Of each source token the target token that is spelled the same; −1 where there is none.
+
+    Both have words, or both have pieces of words: else none is the same. Nor is a word that stands for others, nor any
+    of an ``Encoder`` of your own, unless it says how they are spelled: in ``spellings``, as ``Vocabulary`` does.
+    """
+    mine, theirs = (getattr(side, "spellings", [None] * len(side)) for side in (source, target))
+    numbers = {spelling: number for number, spelling in enumerate(theirs) if spelling is not None}
+    return [numbers.get(spelling, -1) for spelling in mine]
+
+
 @dataclass(frozen=True, eq=False)
 class Side:
     """The token ids of one side of all pairs, end to end: four bytes a token, eight a sentence."""

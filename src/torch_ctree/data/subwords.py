@@ -79,6 +79,11 @@ class Subwords(Sequence[str]):
         pieces = (self._bytes[known(token, len(self))] for token in tokens)
         return b"".join(pieces).decode(errors="replace").removeprefix(" ")
 
+    @property
+    def spellings(self) -> list[bytes]:
+        """Every piece, as it is in a text."""
+        return list(self._bytes)
+
     def __len__(self) -> int:
         """How many pieces."""
         return len(self._bytes)

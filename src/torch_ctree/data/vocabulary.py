@@ -111,6 +111,11 @@ class Vocabulary(Sequence[str]):
         """Numbers → text."""
         return " ".join(self.words[known(token, len(self))] for token in tokens)
 
+    @property
+    def spellings(self) -> list[str | None]:
+        """Every word; None in place of that which stands for others."""
+        return [None if word == self.unknown else word for word in self.words]
+
     def __len__(self) -> int:
         """How many words."""
         return len(self.words)

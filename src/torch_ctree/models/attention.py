@@ -89,8 +89,12 @@ class Attention(nn.Module):
 
     def weights(self, states: Tensor, memory: Memory) -> Tensor:
         """states (B, Q, H) → how much of each position, (B, Q, P); sums to one."""
+        return self.scores(states, memory).softmax(-1)
+
+    def scores(self, states: Tensor, memory: Memory) -> Tensor:
+        """What the weights are the softmax of, (B, Q, P); −inf where nothing is real"""
         scores = torch.bmm(self.query(states) * self.scale, memory.keys)
-        return scores.masked_fill(~memory.mask, -math.inf).softmax(-1)
+        return scores.masked_fill(~memory.mask, -math.inf)
 
 
 def seen(encoding: Encoding, context: Context) -> tuple[Tensor, Tensor]:

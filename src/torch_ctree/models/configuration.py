@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from torch_ctree.models.errors import ModelError
 
 Contextualiser = Literal["bidirectional", "forward", "none"]
-OutputLayer = Literal["mlp", "linear", "lexical-attention"]
+OutputLayer = Literal["mlp", "linear", "lexical-attention", "copy"]
 Context = Literal["nodes", "root"]
 Search = Literal["tree", "sentence", "risk"]
 
@@ -31,8 +31,9 @@ class ModelConfig:
     decoder: what says the target: ``ctree``, the latent tree; ``grammar``, a grammar over the phrases of ``spans``; or
         from left to right ``production``, the tree's cell, ``gru``, ``lstm`` or ``transformer``; or ``lanmt``, which
         says all words at once; or one of your own in ``DECODERS``
-    output: how a state becomes a word: ``mlp``, which sees its context too; ``linear``, which does not; or
-        ``lexical-attention``, which looks at source words without context
+    output: how a state becomes a word: ``mlp``, which sees its context too; ``linear``, which does not;
+        ``lexical-attention``, which looks at source words without context; or ``copy``, an ``mlp`` that can repeat
+        source words, where both vocabularies spell them the same
     contextualiser: what Ordered Memory reads: states of a ``bidirectional`` or ``forward`` GRU, or with ``none`` the
         words themselves
     width: of every state and embedding

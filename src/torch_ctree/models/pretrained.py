@@ -61,8 +61,12 @@ def save(model: Seq2Seq, folder: str | Path) -> None:
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter and buffer once, by its first name: parts that are shared have several."""
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    """Every parameter and buffer once, by its first name: parts that are shared have several.
+
+    Without buffers that a model can make again of its settings and vocabularies.
+    """
+    every, kept = {**dict(model.named_parameters()), **dict(model.named_buffers())}, model.state_dict().keys()
+    return {name: tensor for name, tensor in every.items() if name in kept}
 
 
 def load(kind: type[Seq2Seq], name: str | Path, revision: str | None = None, token: str | None = None) -> Seq2Seq:

@@ -63,6 +63,7 @@ class Seq2Seq(nn.Module):
             expected = f"one that reads phrases, such as 'spans', for the decoder {config.decoder!r}"
             raise ModelError(f"encoder: got {config.encoder!r}; expected {expected}")
         self._check_search()
+        self.decoder.introduce(source, target)
 
     # --- batches ------------------------------------------------------------------------------------------------------
 

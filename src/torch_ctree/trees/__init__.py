@@ -1,5 +1,6 @@
 """Exact inference over latent full binary trees. Needs torch and numpy alone; Numba and NLTK are imported when used."""
 
+from torch_ctree.trees.copying import CopyEmission as CopyEmission
 from torch_ctree.trees.derivation import Derivation as Derivation
 from torch_ctree.trees.distribution import LatentTree as LatentTree
 from torch_ctree.trees.emission import Emission as Emission

@@ -53,6 +53,14 @@ class Emission(ABC):
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """→ the k best tokens of every vertex, best first: log-probabilities and tokens, (*batch, V, k) each; k ≤ K."""
 
+    def topk_and_log_prob(self, k: int, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``topk``, and ``log_prob`` of tokens (*batch, N), without a gradient.
+
+        For emissions that find both in one go. One of your own need not have it.
+        """
+        with torch.no_grad():
+            return *self.topk(k), self.log_prob(tokens)
+
     @abstractmethod
     def sample(self, vertices: Tensor) -> Tensor:
         """vertices (*sample, *batch, N) in 0..V − 1 → a token drawn at each, (*sample, *batch, N)."""
@@ -190,12 +198,6 @@ class LinearEmission(Emission):
         check_no_nan("weight", self.weight)
         check_no_nan("bias", self.bias)
 
-    def _log_normaliser(self) -> Tensor:
-        """(*batch, V): log Σ_k exp(weight_k · state + bias_k)."""
-        rows = self.states.reshape(-1, self.states.shape[-1])
-        total = cast(Tensor, _LogNormaliser.apply(rows, self.weight, self.bias, self.rows_per_block))
-        return total.reshape(*self.batch_shape, self.vertices)
-
     def log_prob(self, tokens: Tensor) -> Tensor:
         """The targets' logits directly, (*batch, N, H) · (*batch, H, V), minus the log-normaliser block by block."""
         V, H, N = *self.states.shape[-2:], tokens.shape[-1]
@@ -204,7 +206,7 @@ class LinearEmission(Emission):
         return cast(Tensor, result).reshape(*self.batch_shape, N, V)
 
     def log_prob_at(self, tokens: Tensor, vertices: Tensor) -> Tensor:
-        """One state, one row of the weight, and the log-normaliser."""
+        """One state, one row of the weight, and the log-normalisers of these states, or of all where that is fewer."""
         rows, words = self._rows_of(vertices), tokens.flatten()
         states = self.states.reshape(-1, self.states.shape[-1])
         state, word = embedding(rows, states), embedding(words, self.weight)
@@ -212,16 +214,31 @@ class LinearEmission(Emission):
             state, word = (x + (_as_multiplied(x) - x).detach() for x in (state, word))
         products = (state * word).sum(-1)
         logits = in_accumulation_dtype(products) + self.bias[words]
-        return (logits - self._log_normaliser().flatten()[rows]).reshape(vertices.shape)
+        few = len(rows) < len(states)
+        normalised = state if few else states
+        totals = cast(Tensor, _LogNormaliser.apply(normalised, self.weight, self.bias, self.rows_per_block))
+        return (logits - (totals if few else totals[rows])).reshape(vertices.shape)
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:
         """The k best tokens of every vertex; without a gradient."""
+        return self._topk(k)[:2]
+
+    def topk_and_log_prob(self, k: int, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Both from the same log-normalisers."""
+        best, found, totals = self._topk(k)
+        V, H, N = self.vertices, self.states.shape[-1], tokens.shape[-1]
+        states, weight = _as_multiplied(self.states.detach()), _as_multiplied(self.weight.detach())
+        flat = states.reshape(-1, V, H), weight, self.bias.detach(), tokens.reshape(-1, N)
+        return best, found, _log_probs(*flat, totals).reshape(*self.batch_shape, N, V)
+
+    def _topk(self, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Also the log-normalisers, (batch, V)."""
         states = self.states.detach().reshape(-1, self.states.shape[-1])
         layer = _as_multiplied(states), _as_multiplied(self.weight.detach()), self.bias.detach()
         fused = k == 1 and _products_run(layer[0])
-        best, tokens = _best(*layer) if fused else _blocked_topk(*layer, self.rows_per_block, k)
+        best, tokens, totals = _best(*layer) if fused else _blocked_topk(*layer, self.rows_per_block, k)
         shape = (*self.batch_shape, self.vertices, k)
-        return best.reshape(shape), tokens.reshape(shape)
+        return best.reshape(shape), tokens.reshape(shape), totals.reshape(-1, self.vertices)
 
     def sample(self, vertices: Tensor) -> Tensor:
         """One draw at each given vertex."""
@@ -264,13 +281,12 @@ class _LinearLogProb(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, tokens: Tensor, size: int) -> Tensor:
-        (B, V, H), N = states.shape, tokens.shape[1]
+        B, V, H = states.shape
         states, weight = _as_multiplied(states), _as_multiplied(weight)
         total = _log_normalisers(states.reshape(-1, H), weight, bias, size).reshape(B, V)
-        targets = torch.bmm(embedding(tokens, weight), states.mT, out=states.new_empty(B, N, V))
         ctx.save_for_backward(states, weight, bias, tokens, total)
         ctx.size = size
-        return in_accumulation_dtype(targets).add_(bias[tokens][..., None]).sub_(total[:, None, :])
+        return _log_probs(states, weight, bias, tokens, total)
 
     @staticmethod
     @once_differentiable
@@ -287,6 +303,12 @@ class _LinearLogProb(torch.autograd.Function):
         flat = [states.reshape(rows.shape), weight, bias]
         _add_gradients([rows, grad_weight, grad_bias], flat, total.flatten(), -grad.sum(-2).flatten(), ctx.size)
         return *_as(layer, [grad_states, grad_weight, grad_bias]), None, None
+
+
+def _log_probs(states: Tensor, weight: Tensor, bias: Tensor, tokens: Tensor, total: Tensor) -> Tensor:
+    """states (B, V, H), weight (K, H), bias (K,), tokens (B, N), log-normalisers (B, V) → (B, N, V)."""
+    targets = torch.bmm(embedding(tokens, weight), states.mT, out=states.new_empty(*tokens.shape, states.shape[1]))
+    return in_accumulation_dtype(targets).add_(bias[tokens][..., None]).sub_(total[:, None, :])
 
 
 def _kernels_run(tensor: Tensor) -> bool:
@@ -328,21 +350,22 @@ def _log_normalisers(rows: Tensor, weight: Tensor, bias: Tensor, size: int) -> T
     return torch.cat([_logsumexp_(logits) for logits in _logits(rows, weight, bias, size)])
 
 
-def _best(rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """→ (R,) each: each row's best token's log-probability, and that token."""
+def _best(rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """→ (R,) each: each row's best token's log-probability, that token, and the log-normaliser."""
     from torch_ctree.trees.projection import best_tokens  # noqa: PLC0415 # imports Triton
 
     return best_tokens(rows, weight, bias)
 
 
-def _blocked_topk(rows: Tensor, weight: Tensor, bias: Tensor, size: int, k: int) -> tuple[Tensor, Tensor]:
-    """→ (R, k) each: the log-probabilities of each row's k best tokens, and these tokens."""
+def _blocked_topk(rows: Tensor, weight: Tensor, bias: Tensor, size: int, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """→ the log-probabilities of each row's k best tokens, these tokens, (R, k) each, and log-normalisers (R,)."""
     found = []
     for logits in _logits(rows, weight, bias, size):
         best, tokens = topk(logits, k)
-        found.append((best - _logsumexp_(logits)[:, None], tokens))
-    best, tokens = (torch.cat(parts) for parts in zip(*found, strict=True))
-    return best, tokens
+        total = _logsumexp_(logits)
+        found.append((best - total[:, None], tokens, total))
+    best, tokens, totals = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return best, tokens, totals
 
 
 def _softmax_(logits: Tensor, totals: Tensor, upstream: Tensor) -> Tensor:

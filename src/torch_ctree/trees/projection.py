@@ -252,10 +252,10 @@ def log_normaliser(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return _projected(rows, weight, bias, best=False)[0]
 
 
-def best_tokens(rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """→ (R,) each: the most probable token's log-probability, and that token; of several, the first."""
+def best_tokens(rows: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """→ (R,) each: the most probable token's log-probability, that token, of several the first; ``log_normaliser``"""
     total, bests, tokens = _projected(rows, weight, bias, best=True)
-    return bests - total, tokens
+    return bests - total, tokens, total
 
 
 def softmax_(logits: Tensor, totals: Tensor, upstream: Tensor) -> Tensor:

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from torch_ctree.models import Encoding, ModelError, Seq2Seq
-from torch_ctree.models.decoders import CTree, ctree
-from torch_ctree.trees import LatentTree, LinearEmission, TokenLogits, naive
+from torch_ctree.models import output as outputs
+from torch_ctree.models.decoders import CTree
+from torch_ctree.trees import CopyEmission, LatentTree, LinearEmission, TokenLogits, naive
 from torch_ctree.trees.topology import level, topology
 
 from .. import plain
@@ -233,7 +234,7 @@ def test_many_words_are_scored_in_blocks_with_the_same_result(output, monkeypatc
     batch = make_batch(*some_pairs())
 
     def results(limit):
-        monkeypatch.setattr(ctree, "BLOCK_ELEMENTS", limit)
+        monkeypatch.setattr(outputs, "BLOCK_ELEMENTS", limit)
         model.zero_grad()
         scores = model.score(batch)
         scores.sum().backward()
@@ -246,7 +247,7 @@ def test_many_words_are_scored_in_blocks_with_the_same_result(output, monkeypatc
 
     kind, whole = results(4 * 7 * 9)
     blocked_kind, blocked = results(4 * 7 * 9 - 1)
-    assert (kind, blocked_kind) == (TokenLogits, LinearEmission)
+    assert (kind, blocked_kind) == (TokenLogits, CopyEmission if output == "copy" else LinearEmission)
     for a, b in zip(whole, blocked, strict=True):
         torch.testing.assert_close(a, b)
 
@@ -256,7 +257,7 @@ def test_many_words_are_scored_in_blocks_with_the_same_result(output, monkeypatc
 
 def test_contexts_only_where_they_are_wanted(monkeypatch):
     """The deepest level of a tree needs none where words come from the state alone."""
-    for output, levels in (("mlp", [2, 4, 8]), ("linear", [2, 4]), ("lexical-attention", [2, 4])):
+    for output, levels in (("mlp", [2, 4, 8]), ("linear", [2, 4]), ("lexical-attention", [2, 4]), ("copy", [2, 4, 8])):
         model, batch = tiny_model(output=output, depth=3), some_batch()
         encoding, seen = model.encode(batch), []
         attention = decoder_of(model).attention

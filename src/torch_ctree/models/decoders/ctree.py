@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from torch_ctree.data import Encoder
 from torch_ctree.models import fused
 from torch_ctree.models.activation import Activation
 from torch_ctree.models.attention import Attention, Memory
@@ -29,8 +30,7 @@ from torch_ctree.models.expanding import expanded
 from torch_ctree.models.leaf import Leaf
 from torch_ctree.models.output import output_layer
 from torch_ctree.models.production import Production
-from torch_ctree.trees import Derivation, Emission, LatentTree, LinearEmission, TokenLogits
-from torch_ctree.trees.emission import BLOCK_ELEMENTS
+from torch_ctree.trees import Derivation, LatentTree
 from torch_ctree.trees.topology import with_ancestors
 from torch_ctree.trees.vertex import Vertex
 
@@ -66,14 +66,12 @@ class CTree(TreeDecoder):
     def distribution(self, encoding: Encoding, depth: int | None = None) -> LatentTree:
         """The distribution over (target, tree) pairs, (B,)."""
         tree = self.expand(encoding, chosen_depth(depth, self.depth))
-        return LatentTree(tree.leaf_logits, self._emission(tree, encoding), validate_args=False)
+        emission = self.output.emission(tree.states, tree.contexts, encoding)
+        return LatentTree(tree.leaf_logits, emission, validate_args=False)
 
-    def _emission(self, tree: Expansion, encoding: Encoding) -> Emission:
-        """Logits as a tensor where they are few, else in blocks."""
-        few = tree.leaf_logits.numel() * self.output.vocabulary <= BLOCK_ELEMENTS
-        if few:
-            return TokenLogits(self.output.logits(tree.states, tree.contexts, encoding))
-        return LinearEmission(*self.output(tree.states, tree.contexts, encoding))
+    def introduce(self, source: Encoder, target: Encoder) -> None:
+        """To the output layer."""
+        self.output.introduce(source, target)
 
     def expand(self, encoding: Encoding, depth: int) -> Expansion:
         """Grow the complete tree from the source's root."""
@@ -117,7 +115,8 @@ class CTree(TreeDecoder):
         """All of it: a vertex is the same in every tree, but for the word that it says."""
         depth = chosen_depth(depth, self.depth)
         tree = self.expand(encoding, depth)
-        emission, split = self._emission(tree, encoding), torch.sigmoid(-tree.leaf_logits[0]).tolist()
+        emission = self.output.emission(tree.states, tree.contexts, encoding)
+        split = torch.sigmoid(-tree.leaf_logits[0]).tolist()
         rows = [row[:length] for row, length in zip(trees.vertices.tolist(), trees.lengths.tolist(), strict=True)]
         numbers = with_ancestors([vertex for row in rows for vertex in row])
         log_probs, tokens = (x[0, numbers] for x in emission.topk(min(WORDS_SHOWN, emission.vocabulary)))

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, get_args
 import torch
 from torch import Tensor, nn
 
+from torch_ctree.data import Encoder
 from torch_ctree.models.configuration import ModelConfig, Search, check_depth
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.trees import Derivation, LatentGrammar, LatentTree
@@ -75,6 +76,9 @@ class Decoder(nn.Module, ABC):
 
     def search_by(self, config: ModelConfig) -> None:
         """Look for answers by these settings from now on; for decoders that have any of their own, such as a beam."""
+
+    def introduce(self, source: Encoder, target: Encoder) -> None:
+        """How words are spelled, told once, before anything else; most decoders need not know."""
 
     @abstractmethod
     def score(self, encoding: Encoding, tokens: Tensor, lengths: Tensor, depth: int | None = None) -> Tensor:

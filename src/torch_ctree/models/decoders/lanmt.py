@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from torch_ctree.data import Encoder
 from torch_ctree.models import fused
 from torch_ctree.models.attention import Attention, seen
 from torch_ctree.models.configuration import Context, ModelConfig
@@ -86,6 +87,10 @@ class LaNMT(Decoder):
         self.output = output_layer(config, words, source_words, attention)
         self.attention = attention if self.output.needs_contexts else None
         self.dropout = Dropout(config.dropout)
+
+    def introduce(self, source: Encoder, target: Encoder) -> None:
+        """To the output layer."""
+        self.output.introduce(source, target)
 
     # --- learning -----------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,8 @@ class RNNDecoder(Reading):
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         if config.output == "linear":  # attention follows the network, and words would not see it
-            raise ModelError("output: got 'linear' with the decoder 'gru' or 'lstm'; expected mlp or lexical-attention")
+            expected = "mlp or lexical-attention or copy"
+            raise ModelError(f"output: got 'linear' with the decoder 'gru' or 'lstm'; expected {expected}")
         super().__init__(config, words, source_words)
         self.layers = config.decoder_layers
         self.root = nn.Linear(config.width, self.layers * config.width)

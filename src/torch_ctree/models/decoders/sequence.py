@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from torch_ctree.data import Encoder
 from torch_ctree.models import fused
 from torch_ctree.models.attention import Attention, Memory
 from torch_ctree.models.configuration import Context, ModelConfig
@@ -71,6 +72,10 @@ class SequenceDecoder(Decoder):
     def search_by(self, config: ModelConfig) -> None:
         """The width of the beam, and what it prefers."""
         self.beam, self.penalty = config.beam, config.length_penalty
+
+    def introduce(self, source: Encoder, target: Encoder) -> None:
+        """To the output layer."""
+        self.output.introduce(source, target)
 
     @abstractmethod
     def begin(self, encoding: Encoding) -> State:
