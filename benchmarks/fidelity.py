@@ -2,7 +2,8 @@
 
 python benchmarks/fidelity.py --root FOLDER
 
-How often detokenising Multi30k's tokenised validation set gives the raw sentence back, and how often each structure of
+How often detokenising Multi30k's tokenised validation set gives the raw sentence back, what BLEU is left when its capitals
+are put back as the training set has them, and how often each structure of
 question formation comes in the official sets and in those made here. Writes benchmarks/results/fidelity.json and .md.
 """
 
@@ -20,6 +21,7 @@ import torch
 from torch_ctree import data
 from torch_ctree.circumstances import circumstances, keep
 from torch_ctree.data import questions
+from torch_ctree.evaluation import bleu
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 0
@@ -37,6 +39,18 @@ def detokenised(root: Path) -> dict[str, float]:
         ]
         shares[language] = sum(same) / len(same)
     return shares
+
+
+def written(root: Path) -> dict[str, float]:
+    """BLEU of the validation set's own tokenised targets, with capitals and without blanks, against the raw ones."""
+    scores = {}
+    for pair in ("multi30k-en-de", "multi30k-de-en"):
+        task = data.load(pair, root)
+        assert task.written is not None and task.languages is not None, "the folder has both forms"
+        known = task.written()
+        texts = [known.plain(text) for text in task.validation.targets()]
+        scores[task.languages[1]] = bleu(texts, known.targets["validation"], tokenised=False).score
+    return scores
 
 
 def question_counts(pairs: data.Pairs) -> dict[str, dict[str, int]]:
@@ -114,6 +128,9 @@ def markdown(results: dict[str, Any]) -> str:
             f"Multi30k validation sentences that detokenising gives back, case and kinds of marks aside: {shares}. "
             "The rules were written with the training set and a part of these sentences in view.",
             "",
+            "With capitals as the training set has them, BLEU (13a) of the validation set's own targets, against these as "
+            f"they were written: {', '.join(f'{name} {score:.1f}' for name, score in results['written'].items())}.",
+            "",
             "Question formation, in shares of each group, official / made here:",
             "",
             "| structure | validation | test | gen |",
@@ -155,7 +172,7 @@ def main() -> None:
     arguments = parser.parse_args()
     results = circumstances(torch.device("cpu"), None)
     results["command"] = "python benchmarks/fidelity.py --root FOLDER"  # where the folder was is nobody's business
-    results |= {"seed": SEED, "detokenised": detokenised(arguments.root)}
+    results |= {"seed": SEED, "detokenised": detokenised(arguments.root), "written": written(arguments.root)}
     results |= {"questions": proportions(arguments.root), "shortest": shortest(arguments.root)}
     path = ROOT / "benchmarks" / "results" / "fidelity.json"
     keep(path, results, markdown(results))

@@ -73,7 +73,7 @@ def other_cells(results: Results) -> None:
 
 def seeds(table: Table, results: Results) -> None:
     """A panel for each column of a table: a dot for each run, and what was published."""
-    figure = every_seed(lanes(table, results), table.scale, WIDTH, across=len(table.columns))
+    figure = every_seed(lanes(table, results), table.scale, WIDTH, across=table.across)
     save(figure, f"results-{table.task}-seeds")
 
 

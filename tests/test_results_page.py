@@ -15,6 +15,7 @@ from torch_ctree.experiments import TABLES
 from torch_ctree.experiments.results import Entry, read_results, write_result
 from torch_ctree.experiments.sweep import Plan, entries_of, jobs_of
 
+MULTI30K = TABLES["multi30k"]
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "results.md").read_text()
 COMMAND = {"source": "walk around left thrice", "target": "a b a b", "output": "a b", "tree": "(· a b)"}
@@ -46,7 +47,7 @@ def test_the_page_shows_what_is_drawn():
     program = (ROOT / "docs" / "results.py").read_text()
     drawn = set(re.findall(r'save\(figure, "([\w-]+)"\)', program))
     assert 'save(figure, f"results-{table.task}-seeds")' in program
-    assert shown == drawn | {"results-scan-seeds", "results-questions-seeds"}
+    assert shown == drawn | {f"results-{task}-seeds" for task in TABLES}
 
 
 def test_commands_are_there():
@@ -77,8 +78,9 @@ def test_nothing_has_been_run(tmp_path):
     assert [name for name, text in found.items() if text == "*Not run yet.*"] == ["length", "trees", "attempts"]
     assert "0 runs done, 300 of 300 still to do." in found["scan"]
     assert "0 runs done, 15 of 15 still to do." in found["questions"]
+    assert "0 runs done, 42 of 42 still to do." in found["multi30k"]
     ours = [line for line in found["in-short"].splitlines() if line.startswith("| torch-ctree")]
-    assert ours == ["| torch-ctree | here | – | – | – | – | – | – |", "| torch-ctree | here | – | – | – |"]
+    assert ours == [f"| torch-ctree | here |{' – |' * count}" for count in (6, 3, 8)]
 
 
 def test_only_our_row_has_been_run(tmp_path):
@@ -95,7 +97,9 @@ def test_only_our_row_has_been_run(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(("table", "leading"), [(SCAN, "OM-CTree + LA"), (QUESTIONS, "OM-CTree")])
+@pytest.mark.parametrize(
+    ("table", "leading"), [(SCAN, "OM-CTree + LA"), (QUESTIONS, "OM-CTree"), (MULTI30K, "OM-CTree + distill")]
+)
 def test_in_short_has_the_papers_best_and_ours(table, leading):
     lines = in_short(table, {}).splitlines()
     assert lines[0].startswith(f"**{table.title}.** ")
@@ -150,6 +154,7 @@ def test_attempts_are_counted_by_row():
             ("OM-CTree", "length"): [result()],
         },
         "questions": {},
+        "multi30k": {},
     }
     assert attempts(results) == [
         ["model", "data", "begins anew", "1 attempt", "2 attempts", "3 attempts"],

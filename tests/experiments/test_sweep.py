@@ -13,15 +13,18 @@ from rich.console import Console
 
 from tests.experiments.tiny import SCAN, WILD, failed, reproduce, result, small_presets
 from tests.processes import start
+from tests.tiny_multi30k import contents, put
 from tests.training.jobs import until
 from tests.training.runs import outcome, train
+from torch_ctree import data
 from torch_ctree.circumstances import circumstances
 from torch_ctree.data import DataError, Task
-from torch_ctree.evaluation import evaluate, predict_all
+from torch_ctree.evaluation import answer_all, evaluate, predict_all
+from torch_ctree.experiments import TABLES
 from torch_ctree.experiments.results import KEYS, read_result, write_result
-from torch_ctree.experiments.sweep import Job, Plan, Writer, entries_of, jobs_of, origin_of, sweep, work
+from torch_ctree.experiments.sweep import Job, Plan, Writer, check, entries_of, jobs_of, origin_of, sweep, work
 from torch_ctree.models import Seq2Seq
-from torch_ctree.training import TrainingError
+from torch_ctree.training import TrainingError, read
 from torch_ctree.training.pool import Outcome
 
 PLAN = Plan(Path("results"), Path("runs"), None, "ctree reproduce scan", "abc")
@@ -100,6 +103,90 @@ def test_many_of_which_one_fails_and_then_again(small):
     assert done.error is None
     assert "metrics" in read_result(paths[2])
     assert paths[1].read_bytes() == before
+
+
+@pytest.fixture
+def school(monkeypatch):
+    """Table 1 with a row that learns from another one's answers."""
+    student = replace(ROWS["om-ctree"], name="Student", teacher="OM-CTree")
+    table = replace(SCAN, rows=(*SCAN.rows, student))
+    monkeypatch.setitem(TABLES, "scan", table)
+    monkeypatch.setitem(ROWS, "student", student)
+    monkeypatch.setattr("tests.experiments.test_sweep.SCAN", table)
+
+
+def test_students_come_after_their_teachers(small, school):
+    todo = jobs("student,om-ctree", seeds=(0, 1))
+    assert [(job.known["row"], job.config.seed) for job in todo] == [
+        *(("OM-CTree", seed) for seed in (0, 1)),
+        *(("Student", seed) for seed in (0, 1)),
+    ]
+    said = StringIO()
+    outcomes = sweep(todo, Console(file=said, width=200), at_once=2, ray=None, gpus_each=None)
+    assert [outcome.error for outcome in outcomes] == [None] * 4
+    for seed in (0, 1):
+        teacher, answers = (Path(f"runs/scan/om-ctree/length-{seed}/{name}") for name in ("", "distilled.jsonl"))
+        learned = read(Path(f"runs/scan/student/length-{seed}/config.yaml"))["data"]["distilled"]
+        assert Path(learned) == answers.resolve()
+        model = Seq2Seq.from_pretrained(teacher)
+        train = todo[0].config.data.load().train
+        assert list(data.distilled(train, answers).targets()) == [
+            answer or target for answer, target in zip(answer_all(model, train.sources()), train.targets(), strict=True)
+        ]
+        found = read_result(Path(f"results/scan/student/length-{seed}.json"))
+        assert found["settings"]["data"]["distilled"] == f"OM-CTree, length-{seed}"
+        assert found["at_once"] == 2
+    assert said.getvalue().count("its teacher, answers") == 2
+    assert jobs("student,om-ctree", seeds=(0, 1)) == []
+
+
+def test_a_teacher_that_is_done_is_asked_once_for_all(small, school):
+    (teacher,) = jobs()
+    found = work(teacher, lambda line: None)
+    assert found is not None
+    write_result(teacher.path, found | {"at_once": 1})
+    (student,) = jobs("student")
+    for folder in ("one", "other"):
+        said: list[str] = []
+        assert work(replace(student, folder=Path(folder)), said.append) is not None
+        assert ("OM-CTree, length-0, its teacher, answers" in said) == (folder == "one")
+    assert outcome(Path("one")) == outcome(Path("other"))
+    (Path("runs/scan/om-ctree/length-0") / "config.yaml").unlink()
+    with pytest.raises(TrainingError, match=r"length-0: the run of its teacher, OM-CTree, length-0, is not here"):
+        work(student, print)
+
+
+def test_a_student_without_a_teacher(small, school):
+    with pytest.raises(TrainingError) as refused:
+        jobs("student")
+    assert str(refused.value) == (
+        "Student: learns from the answers of OM-CTree, length-0, of which there is no result; train that first, or "
+        "both: --rows om-ctree,student"
+    )
+    small_presets(small, paper_scan_length_om_ctree=WILD)
+    said = StringIO()
+    outcomes = sweep(jobs("om-ctree,student"), Console(file=said, width=200), at_once=1, ray=None, gpus_each=None)
+    assert [one.result for one in outcomes] == [None, None]
+    assert outcomes[1].error == "no result of its teacher, OM-CTree, length-0"
+    assert "Student, length-0: no result of its teacher, OM-CTree, length-0" in said.getvalue()
+    assert not Path("results/scan/student").exists()  # it never began
+
+
+def test_no_time_for_a_student(small, school):
+    todo = jobs("om-ctree,student", plan=replace(PLAN, deadline=time.time()))
+    outcomes = sweep(todo, Console(quiet=True), at_once=1, ray=None, gpus_each=None)
+    assert [(one.result, one.error) for one in outcomes] == [(None, None)] * 2
+
+
+def test_translation_needs_the_texts_as_they_were_written(tiny, tmp_path):
+    table = TABLES["multi30k"]
+    put(tmp_path / "multi30k", [name for name in contents() if name.startswith("tok/")])
+    entries = entries_of(table, [table.row("Transformer")], ["en-de"], [0])
+    todo = jobs_of(entries, replace(PLAN, results=tmp_path / "results", runs=tmp_path / "runs", root=str(tmp_path)))
+    with pytest.raises(TrainingError, match=r"no files of the form raw; `ctree data prepare multi30k` gets them$"):
+        check(todo)
+    put(tmp_path / "multi30k")
+    check(todo)
 
 
 def test_results_of_other_settings_are_left_alone(small):

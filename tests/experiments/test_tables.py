@@ -10,19 +10,45 @@ ENCODERS = {"OM": "ordered-memory", "BiRNN": "birnn", "Seq": "birnn"}
 DECODERS = {"CTree": "ctree", "Seq": "production"}
 
 
+DATA = {"scan": "scan-{}", "questions": "{}", "multi30k": "multi30k-{}"}
+TRANSLATION = {
+    "Transformer": ("transformer", "transformer"),
+    "LSTM": ("birnn", "lstm"),
+    "LaNMT": ("transformer", "lanmt"),
+    "OM-CTree": ("ordered-memory", "ctree"),
+}
+
+
 @pytest.mark.parametrize(
     ("table", "row", "split"),
     [pytest.param(table, row, split, id=f"{row.name} {split}") for table, row in EVERY for split in row.presets],
 )
 def test_presets_are_what_rows_are_called(table, row, split):
     config = build(read(preset(row.presets[split])))
-    assert config.data.name == (split if table.task == "questions" else f"scan-{split}")
-    if row.whose == "paper":
-        encoder, decoder = row.name.removesuffix(" + LA").split("-")
-        assert config.model.encoder == ENCODERS[encoder]
-        assert config.model.decoder == DECODERS[decoder]
-        without = "linear" if table.task == "questions" else "mlp"
-        assert config.model.output == ("lexical-attention" if row.name.endswith("+ LA") else without)
+    assert config.data.name == DATA[table.task].format(split)
+    assert config.data.distilled is None  # a sweep knows where the teacher is
+    if row.whose == "ours":
+        return
+    if table.task == "multi30k":
+        name = row.name.removesuffix(" + distill")
+        assert (config.model.encoder, config.model.decoder) == TRANSLATION[name]
+        assert config.optimisation.select == "bleu"
+        assert row.baseline == (name != "OM-CTree")
+        assert (row.teacher is not None) == (name != row.name)
+        return
+    encoder, decoder = row.name.removesuffix(" + LA").split("-")
+    assert config.model.encoder == ENCODERS[encoder]
+    assert config.model.decoder == DECODERS[decoder]
+    without = "linear" if table.task == "questions" else "mlp"
+    assert config.model.output == ("lexical-attention" if row.name.endswith("+ LA") else without)
+
+
+def test_teachers_are_rows_that_learn_from_nobody():
+    for table, row in EVERY:
+        if row.teacher is not None:
+            teacher = table.row(row.teacher)
+            assert teacher.teacher is None
+            assert list(teacher.presets) == list(row.presets)
 
 
 @pytest.mark.parametrize(("table", "row"), [pytest.param(*both, id=f"{both[0].task} {both[1].name}") for both in EVERY])
@@ -31,9 +57,8 @@ def test_rows_have_what_their_kind_has(table, row):
     assert set(row.published) <= set(keys)
     assert list(row.presets) == ([] if row.whose == "quoted" else table.splits)
     assert bool(row.published) == (row.whose != "ours")
-    assert all(bool(printed.histogram) == (row.whose == "paper") for printed in row.published.values()) or (
-        table.task == "questions"
-    )
+    has_histograms = table.task == "scan" and row.whose == "paper"
+    assert all(bool(printed.histogram) == has_histograms for printed in row.published.values())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +81,7 @@ def test_slugs_tell_rows_apart():
 
 
 def test_sizes():
-    scan, questions = TABLES["scan"], TABLES["questions"]
+    scan, questions, multi30k = TABLES.values()
     assert [row.name for row in scan.own] == [
         "OM-Seq + LA",
         "BiRNN-CTree + LA",
@@ -65,10 +90,24 @@ def test_sizes():
         "torch-ctree",
     ]
     assert [row.name for row in questions.own] == ["Seq-CTree", "OM-CTree", "torch-ctree"]
-    assert (scan.seeds, questions.seeds) == (10, 5)
+    assert [row.name for row in multi30k.own] == [
+        "Transformer",
+        "LSTM",
+        "LaNMT",
+        "LaNMT + distill",
+        "OM-CTree",
+        "OM-CTree + distill",
+        "torch-ctree",
+    ]
+    assert (scan.seeds, questions.seeds, multi30k.seeds) == (10, 5, 3)
+    assert (scan.across, questions.across, multi30k.across) == (6, 3, 4)
     assert scan.splits == ["simple", "turn-left", "jump", "length", "around-right", "opposite-right"]
 
 
 def test_where_a_number_stands():
     metrics = {"exact_match": 0.1, "gen": {"first_word": 0.2, "exact_match": 0.3}}
     assert [column.value(metrics) for column in TABLES["questions"].columns] == [0.1, 0.2, 0.3]
+    of_set = {"bleu": 30.0, "bleu_written": 25.0}
+    metrics = of_set | {"test_2017": {"bleu": 20.0, "bleu_written": 15.0}}
+    values = [column.value(metrics) for column in TABLES["multi30k"].columns]
+    assert values == [0.3, 0.3, 0.25, 0.25, 0.2, 0.2, 0.15, 0.15]

@@ -28,8 +28,9 @@ def answer(result: Result, cell: Cell) -> Mapping[str, Any] | None:
 
 
 def leading(rows: Sequence[Row], column: Column) -> Row | None:
-    """The paper's own row with the highest published number; the first of several."""
-    with_number = [row for row in rows if row.whose == "paper" and column.key in row.published]
+    """The paper's own row with the highest published number, baselines aside; the first of several."""
+    theirs = [row for row in rows if row.whose == "paper" and not row.baseline]
+    with_number = [row for row in theirs if column.key in row.published]
     return max(with_number, key=lambda row: row.published[column.key].mean, default=None)
 
 

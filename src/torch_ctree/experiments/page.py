@@ -125,7 +125,7 @@ def _histograms(of: Table, results: Results) -> list[Html]:
 def _every_seed(of: Table, results: Results) -> Html:
     from torch_ctree.viewing.pictures import every_seed  # noqa: PLC0415
 
-    drawn = every_seed(lanes(of, results), of.scale, PICTURE_WIDTH, len(of.columns))
+    drawn = every_seed(lanes(of, results), of.scale, PICTURE_WIDTH, of.across)
     return picture(drawn, f"every run of {of.title}", "A dot for each run, lower seeds higher up")
 
 

@@ -239,9 +239,9 @@ def _keep(
     job: Job, answers: Mapping[str, Sequence[Prediction]], evaluations: Mapping[str, Evaluation], tell: Tell
 ) -> None:
     """Answers, numbers and the report go into the folder of the run; where they cannot, that is said."""
-    table = TABLES[job.known["task"]]
-    row = table.row(job.known["row"])
     try:
+        table = TABLES[job.known["task"]]
+        row = table.row(job.known["row"])
         keep(job.folder, [one for some in answers.values() for one in some], evaluations)
         write_run_report(job.folder, of_row(table, row, job.known["split"]))
     except Exception as error:  # whatever it is, hours of training are worth more

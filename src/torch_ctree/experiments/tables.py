@@ -52,6 +52,8 @@ class Row:
     """By split; rows that are quoted have none."""
     teacher: str | None = None
     """The name of another row, of whose answers to the training sources this one learns."""
+    baseline: bool = False
+    """Whether it is there to be compared with: of the paper, but not its model."""
 
     @property
     def slug(self) -> str:
@@ -70,7 +72,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     seeds: int
-    """How many runs each number is of."""
+    """How many runs each number is of, here."""
     scale: int
     """A share of one is printed as so many."""
     digits: int
@@ -86,6 +88,11 @@ class Table:
     def own(self) -> list[Row]:
         """The rows that can be trained here."""
         return [row for row in self.rows if row.presets]
+
+    @property
+    def across(self) -> int:
+        """Panels beside one another, of a picture with one for each column."""
+        return len(self.columns) if len(self.columns) <= 6 else len(self.columns) // 2
 
     def row(self, name: str) -> Row:
         """The one of that name."""
@@ -223,7 +230,8 @@ PAIRS = {"en-de": "En-De", "de-en": "De-En"}
 def _translation(name: str, ending: str, en_de: float, de_en: float, teacher: str | None = None) -> Row:
     """A row of the paper."""
     presets = {pair: f"paper-multi30k-{pair}{ending}" for pair in PAIRS}
-    return Row(name, "paper", {"en-de": Published(en_de), "de-en": Published(de_en)}, presets, teacher)
+    published = {"en-de": Published(en_de), "de-en": Published(de_en)}
+    return Row(name, "paper", published, presets, teacher, baseline=ending != "")
 
 
 def _both(key: str, title: str, *metric: str) -> list[Column]:
