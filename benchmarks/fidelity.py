@@ -2,9 +2,9 @@
 
 python benchmarks/fidelity.py --root FOLDER
 
-How often detokenising Multi30k's tokenised validation set gives the raw sentence back, what BLEU is left when its capitals
-are put back as the training set has them, and how often each structure of
-question formation comes in the official sets and in those made here. Writes benchmarks/results/fidelity.json and .md.
+How often detokenising Multi30k's tokenised validation set gives the raw sentence back, what BLEU is left when its
+capitals are put back as the training set has them, and how often each structure of question formation comes in the
+official sets and in those made here. Writes benchmarks/results/fidelity.json and .md.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def written(root: Path) -> dict[str, float]:
     scores = {}
     for pair in ("multi30k-en-de", "multi30k-de-en"):
         task = data.load(pair, root)
-        assert task.written is not None and task.languages is not None, "the folder has both forms"
+        assert task.written is not None, "the folder has both forms"
         known = task.written()
         texts = [known.plain(text) for text in task.validation.targets()]
-        scores[task.languages[1]] = bleu(texts, known.targets["validation"], tokenised=False).score
+        scores[known.language] = bleu(texts, known.targets["validation"], tokenised=False).score
     return scores
 
 
@@ -128,8 +128,8 @@ def markdown(results: dict[str, Any]) -> str:
             f"Multi30k validation sentences that detokenising gives back, case and kinds of marks aside: {shares}. "
             "The rules were written with the training set and a part of these sentences in view.",
             "",
-            "With capitals as the training set has them, BLEU (13a) of the validation set's own targets, against these as "
-            f"they were written: {', '.join(f'{name} {score:.1f}' for name, score in results['written'].items())}.",
+            "With capitals as the training set has them, BLEU (13a) of the validation set's own targets, against these "
+            f"as they were written: {', '.join(f'{name} {score:.1f}' for name, score in results['written'].items())}.",
             "",
             "Question formation, in shares of each group, official / made here:",
             "",
