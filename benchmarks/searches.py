@@ -105,7 +105,6 @@ def main() -> None:
     task = config.data.load()
     pairs = task.sets[given.set]
     pairs = Pairs.of(itertools.islice(zip(pairs.sources(), pairs.targets(), strict=True), given.pairs))
-    tokenised = config.vocabulary.kind == "words" if config.data.is_own else config.data.form != "raw"
     path = ROOT / "benchmarks" / "results" / f"searches-{Path(given.run).name}.json"
     results = circumstances(torch.device(given.device), given.commit)
     for place, name in ((given.run, Path(given.run).name), (given.root, "FOLDER")):  # where it was is nobody's business
@@ -120,7 +119,7 @@ def main() -> None:
     }
     for settings in searches(model, given):
         other = model.with_search(**settings)
-        found = measured(other, pairs, task.gold is not None, tokenised, given.batch_size)
+        found = measured(other, pairs, task.gold is not None, config.is_tokenised, given.batch_size)
         results["searches"].append({"settings": settings, **found})
     keep(path, results, table(results))
     Console(width=120).print(table(results), markup=False, highlight=False)

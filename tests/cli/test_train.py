@@ -88,6 +88,30 @@ def test_what_a_run_is_called(ctree, chosen, pairs):
     assert said.endswith("next: ctree evaluate 'runs/two words-2'\n")  # as a shell takes it
 
 
+def test_a_smaller_one(ctree, chosen):
+    ctree("train", "multi30k", "--small", "--model.width", "32")
+    ctree("train", "multi30k-de-en", "--small")
+    ctree("train", "multi30k")
+    (short, _), (long, _), (large, _) = chosen
+    assert [str(folder) for _, folder in chosen] == [
+        "runs/multi30k-small-0",
+        "runs/multi30k-de-en-small-0",
+        "runs/multi30k-0",
+    ]
+    assert short.model == replace(long.model, width=32)
+    assert long.data == large.data
+    assert long.model.width < large.model.width
+
+
+def test_there_may_be_none(refused):
+    said = refused("train", "scan-jump", "--small")
+    assert said == (
+        "ctree: small: there is no smaller scan-jump; expected one of multi30k-de-en, multi30k-en-de, or no --small\n"
+    )
+    assert refused("train", "multi30", "--small") == "ctree: multi30: no such preset; did you mean multi30k?\n"
+    assert "small: no preset is named" in refused("train", "--small", "--data", "pairs.tsv")
+
+
 def test_text_stays_text(ctree, chosen):
     Path("10").write_text("a\tb\n")
     ctree("train", "--data", "10", "--data.hold_out", "null", "--data.columns", "1,2", "--run", "r")
@@ -96,7 +120,7 @@ def test_text_stays_text(ctree, chosen):
 
 def test_list(ctree):
     rows = ctree("train", "--list").splitlines()
-    assert [row.split()[0] for row in rows[1:]] == sorted(training.presets())
+    assert [row.split()[0] for row in rows[1:]] == [*sorted(training.presets()), *training.ALIASES]
     assert all(len(row.split()) > 1 for row in rows[1:])
 
 

@@ -41,6 +41,7 @@ def train(
     at_once: int | None = None,
     run: str | None = None,
     resume: bool = False,
+    small: bool = False,
     list_: bool = False,
 ) -> None:
     """Train a model: a preset by its name, or on your own pairs with --data pairs.tsv.
@@ -53,11 +54,16 @@ def train(
     run: the folder of the run (default: runs/NAME-SEED); with --seeds, the folder that theirs go into (default: runs)
     resume: go on from the last checkpoint of the run; without a preset, with the settings it began with; with --seeds,
         go on with those that have begun, and begin the others
+    small: a smaller model that a CPU can train, where the preset has one
     list_: list the presets
     """
     if list_:
         _list()
         return
+    if small:
+        if preset is None:
+            raise TrainingError("small: no preset is named; expected one with it, such as multi30k --small")
+        preset = training.small(preset)
     for flag, value in (("run", run), ("config", config)):
         if value == "":
             raise TrainingError(f"{flag}: got nothing; expected a path")
@@ -109,7 +115,7 @@ def parse_seeds(text: str) -> list[int]:
 
 def _layers(preset: str | None, config: str | None, run: str | None) -> list[dict[str, Any]]:
     """Settings from files, weaker ones first; those of a run that goes on where no others are named."""
-    if preset and preset not in training.presets() and place(preset).exists():
+    if preset and preset not in training.presets() and preset not in training.ALIASES and place(preset).exists():
         flag = "--config" if preset.endswith((".yaml", ".yml")) else "--data"
         raise TrainingError(f"{preset}: no such preset; did you mean {flag} {shlex.quote(preset)}?")
     files = [training.preset(preset)] if preset else []
@@ -235,6 +241,8 @@ def _list() -> None:
     table = Table("preset", "what it is", box=None, header_style="bold", pad_edge=False)
     for name, path in training.presets().items():
         table.add_row(name, about(path))
+    for short, name in training.ALIASES.items():
+        table.add_row(short, f"the same as {name}")
     console(table).print(table)
 
 

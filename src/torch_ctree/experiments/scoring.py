@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 EXAMPLES = 3
 """Answers of each kind."""
+TRANSLATIONS = 20
+"""Of a translation the first so many answers, however they are, for their trees."""
 
 
 def answered(model: Seq2Seq, task: Task, tf32: bool = True) -> dict[str, list[Prediction]]:
@@ -47,6 +49,9 @@ def scored(
     """
     found = {name: _metrics(evaluations[name], some) for name, some in answers.items()}
     examples = {name: _examples(some) for name, some in answers.items()}
+    for name, some in answers.items():
+        if evaluations[name].bleu is not None:
+            examples[name]["first"] = _first(some, TRANSLATIONS)
     if with_cells:
         for name, some in answers.items():
             found[name]["cells"] = _nested(by_cell(some), _share)
@@ -95,8 +100,8 @@ def _examples(predictions: Sequence[Prediction]) -> dict[str, Any]:
     }
 
 
-def _first(predictions: Iterable[Prediction]) -> list[dict[str, str | None]]:
-    return [_example(prediction) for prediction in islice(predictions, EXAMPLES)]
+def _first(predictions: Iterable[Prediction], most: int = EXAMPLES) -> list[dict[str, str | None]]:
+    return [_example(prediction) for prediction in islice(predictions, most)]
 
 
 def _example(prediction: Prediction) -> dict[str, str | None]:

@@ -9,5 +9,7 @@ from torch_ctree.training.configuration import build as build
 from torch_ctree.training.configuration import merged as merged
 from torch_ctree.training.configuration import read as read
 from torch_ctree.training.errors import TrainingError as TrainingError
+from torch_ctree.training.presets import ALIASES as ALIASES
 from torch_ctree.training.presets import preset as preset
 from torch_ctree.training.presets import presets as presets
+from torch_ctree.training.presets import small as small
