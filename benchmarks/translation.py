@@ -3,8 +3,8 @@
     python benchmarks/translation.py [--runs runs/reproduce] [--seed 0] [--batch-size 1 128] [--sources 500]
         [--root FOLDER] [--device cuda]
 
-Takes the runs that ``ctree reproduce multi30k`` has left, those that are there, with the searches of their settings, and
-answers the first sources of test 2016: from text to text, alone on the machine. Writes
+Takes the runs that ``ctree reproduce multi30k`` has left, those that are there, with the searches of their settings,
+and answers the first sources of test 2016: from text to text, alone on the machine. Writes
 benchmarks/results/translation-DEVICE.json and .md.
 """
 
