@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 import torch
 
-from torch_ctree.models import DECODERS, Decoded, ModelConfig, ModelError, Seq2Seq, choosing
+from torch_ctree.models import DECODERS, Decoded, ModelConfig, ModelError, Seq2Seq, choosing, output
 from torch_ctree.models.configuration import Search
-from torch_ctree.models.decoders import CTree, TreeDecoder, ctree
+from torch_ctree.models.decoders import CTree, TreeDecoder
 from torch_ctree.models.explaining import explain
 from torch_ctree.trees import LatentGrammar, LatentTree, TokenLogits, naive
 
@@ -173,7 +173,7 @@ def test_little_memory_and_many_words(search, monkeypatch):
     model, batch = tiny_model(2, target_words=9, search=search, candidates=6), some_batch()
     whole = model.topk(batch, 4)
     monkeypatch.setattr(choosing, "BLOCK_ELEMENTS", 1)
-    monkeypatch.setattr(ctree, "BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr(output, "BLOCK_ELEMENTS", 1)
     blocked = model.topk(batch, 4)
     assert answers_of(blocked) == answers_of(whole)
     torch.testing.assert_close(blocked.log_prob, whole.log_prob)

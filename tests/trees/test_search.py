@@ -113,6 +113,48 @@ def test_the_best_of_each_length_alone_and_in_a_batch():
                 assert torch.equal(one, other)
 
 
+@given(
+    depth=st.integers(0, 3),
+    most=st.sampled_from([None, 1, 3, 9]),
+    penalty=st.sampled_from([0.3, 1.0, 2.5]),
+    scale=st.sampled_from([0.3, 2.0, 50.0]),
+    seed=st.integers(0, 999),
+)
+def test_best_for_its_length_by_enumeration(depth, most, penalty, scale, seed):
+    torch.manual_seed(seed)
+    dist = random_dist(depth, 2, (3,), scale=scale)
+    found = dist.argmax(most, length_penalty=penalty)
+    for b in range(3):
+        scores, tokens = leaf_scores(single(dist, b)).max(-1)
+        short = [tree for tree in naive.trees(depth) if len(tree) <= (most or 8)]
+        rank = {tree: sum(scores[v].item() for v in tree) / ((6 + len(tree)) / 6) ** penalty for tree in short}
+        (tree,) = leaves(found.vertices[b][None])
+        assert rank[tree] == pytest.approx(max(rank.values()))
+        assert found.lengths[b] == len(tree)
+        assert found.tokens[b, : len(tree)].tolist() == tokens[list(tree)].tolist()
+    torch.testing.assert_close(dist.joint_log_prob(found), found.log_prob)
+    assert found.tokens.shape[-1] == found.lengths.max()
+
+
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+def test_the_best_for_its_length_on_every_backend(backend):
+    dist = splitting_dist(5, 7)
+    scores, tokens = dist.emission.topk(1)
+    scores = dist.prior.log_m() + scores[..., 0]
+    best = dist.argmax(20, length_penalty=0.7)
+    found = search.best_derivation_for_its_length(scores, tokens[..., 0], 20, 0.7, search.kernel_of(scores, backend))
+    assert torch.equal(found.vertices, best.vertices)
+    torch.testing.assert_close(found.scores, best.log_prob)
+    assert best.lengths.max() > dist.argmax(20).lengths.float().mean()
+
+
+def test_the_best_for_its_length_where_there_is_none():
+    split = LatentTree(torch.full((7,), -math.inf), torch.zeros(7, 2))  # all split: four tokens, whatever else
+    assert split.argmax(length_penalty=1.0).lengths == 4
+    found = split.argmax(3, length_penalty=1.0)
+    assert (found.lengths.item(), found.log_prob.item(), found.vertices.tolist()) == (0, -math.inf, [-1])
+
+
 def splitting_dist(depth, batch):
     """Mostly splits, so that good derivations are long."""
     V = 2 ** (depth + 1) - 1

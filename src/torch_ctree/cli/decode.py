@@ -72,7 +72,7 @@ def decode(
     search: which answer is given: tree, sentence or risk (default: what the model has; so are the next three)
     candidates: of the searches sentence and risk: how many derivations, or how wide a beam, to choose from
     beam: of a sequential decoder
-    length_penalty: how much longer answers are preferred, by a beam, sentence or risk
+    length_penalty: how much longer answers are preferred, by a tree or a beam, and by sentence and risk
     json_: one JSON object a line, for programs
     save: a file for the tree of the best answer: a drawing as .svg, .png, .pdf, .tex or .txt, brackets as .mrg, all
         that is known as .json

@@ -44,7 +44,7 @@ def distill(
     search: which answer is given: tree, sentence or risk (default: what the model has; so are the next three)
     candidates: of the searches sentence and risk: how many derivations, or how wide a beam, to choose from
     beam: of a sequential decoder
-    length_penalty: how much longer answers are preferred, by a beam, sentence or risk
+    length_penalty: how much longer answers are preferred, by a tree or a beam, and by sentence and risk
     root: the folder with data files (default: as in training)
     device: cpu, cuda, …
     """

@@ -11,12 +11,12 @@ from torch.nn.functional import pad
 
 from torch_ctree.models.configuration import ModelConfig
 from torch_ctree.models.decoders import Decoded, Decoder, TreeDecoder, as_answers
-from torch_ctree.models.decoders.beam import penalised
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
 from torch_ctree.models.similarity import numbered, similarities
 from torch_ctree.trees import Derivation, LatentGrammar, LatentTree, TreePosterior
 from torch_ctree.trees.checks import check_count
+from torch_ctree.trees.search import penalised
 from torch_ctree.trees.topology import longest, past_end
 
 BLOCK_ELEMENTS = 1 << 24

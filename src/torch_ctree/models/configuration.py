@@ -55,8 +55,8 @@ class ModelConfig:
     context: what a vertex or word sees of the source besides its state: attention over all its ``nodes``, or, without
         attention, its ``root``
     heads: of a Transformer's attention
-    length_penalty: how much a beam search, and the searches ``sentence`` and ``risk``, prefer longer answers; 0 if
-        they go by their probability alone
+    length_penalty: how much longer answers are preferred, by every search but a grammar's: with 0 it goes by their
+        probability alone, which falls with every word
     search: which answer is given: of a tree decoder, by ``tree`` the best one together with its tree, by ``sentence``
         the candidate that is most probable over all its trees; and by ``risk`` the candidate that is most similar to
         all candidates, as probable as they are. Of a beam search ``sentence`` is ``tree``; a grammar has ``tree`` alone

@@ -22,6 +22,7 @@ from torch_ctree.trees.posterior import TreePosterior
 from torch_ctree.trees.prior import TreePrior
 from torch_ctree.trees.search import (
     Found,
+    best_derivation_for_its_length,
     best_derivation_of_each_length,
     best_derivation_within,
     best_derivations,
@@ -123,8 +124,12 @@ class LatentTree(Distribution):
 
     # --- search and sampling ------------------------------------------------------------------------------------------
 
-    def argmax(self, max_length: int | None = None) -> Derivation:
+    def argmax(self, max_length: int | None = None, length_penalty: float = 0.0) -> Derivation:
         """The most probable (sentence, tree), exactly; of at most max_length tokens if that is given.
+
+        Each word makes a sentence less probable, so that the most probable one may be a short one. With a length
+        penalty it is the one with the highest log p / ((5 + n) / 6)^length_penalty, where n counts its tokens and the
+        end (Wu et al., 2016), exactly too.
 
         Where even the best has probability zero, its length is 0 and its ``log_prob`` −inf.
         """
@@ -132,6 +137,10 @@ class LatentTree(Distribution):
             check_count("max_length", max_length)
         with torch.no_grad():
             scores, tokens = self.emission.topk(1)  # (*batch, V, 1)
+            if length_penalty:
+                most = min(max_length or 1 << self.depth, 1 << self.depth)
+                found = best_derivation_for_its_length(*self._leaf_scores(scores, tokens), most, length_penalty)
+                return self._derivation(found, self.batch_shape)
             best = self._best(scores, tokens, 1)[0]
             if max_length is None or bool((best.lengths <= max_length).all()):
                 return best

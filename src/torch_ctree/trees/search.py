@@ -133,16 +133,42 @@ def best_derivation_of_each_length(
     What a leaf says does not depend on how many there are: one table of maxima has, at its last position, the best
     score after each number of tokens, and from there each derivation is read off.
     """
-    B, device = len(leaf_scores), leaf_scores.device
-    weights = leaf_scores[:, None].expand(-1, max_length, -1)
-    table = (kernel or kernel_of(leaf_scores)).alphas(
-        weights, torch.full((B,), max_length, device=device), maximise=True
-    )  # (B, max_length + 1, L + 1)
+    weights, table = _of_each_length(leaf_scores, max_length, kernel)
     scores = table[:, 1:, -1].T.to(leaf_scores.dtype)  # (max_length, B)
-    lengths = torch.arange(1, max_length + 1, device=device)[:, None].expand(max_length, B)
+    lengths = torch.arange(1, max_length + 1, device=scores.device)[:, None].expand_as(scores)
     vertices = trace(table, weights, lengths)  # (max_length, B, max_length)
     found = tokens.expand(max_length, -1, -1).gather(-1, vertices.clamp_min(0))
     return Found(vertices, lengths.masked_fill(scores == -math.inf, 0), scores, found)
+
+
+def best_derivation_for_its_length(
+    leaf_scores: Tensor, tokens: Tensor, max_length: int, penalty: float, kernel: Kernel | None = None
+) -> Found:
+    """The best (sentence, tree) pair by log p / ((6 + n) / 6)^penalty, of 1 to max_length tokens n.
+
+    leaf_scores, tokens, kernel: as for ``best_derivation_within`` → Found (B, …)
+    """
+    weights, table = _of_each_length(leaf_scores, max_length, kernel)
+    scores = table[:, 1:, -1].to(leaf_scores.dtype)  # (B, max_length)
+    words = torch.arange(1, max_length + 1, device=scores.device)
+    best = penalised(scores, words + 1, penalty).argmax(-1, keepdim=True)
+    scores = scores.gather(-1, best)[:, 0]
+    lengths = (best[:, 0] + 1).masked_fill(scores == -math.inf, 0)
+    N = longest(lengths)
+    vertices = trace(table[:, : N + 1], weights[:, :N], lengths)
+    return Found(vertices, lengths, scores, tokens.gather(-1, vertices.clamp_min(0)))
+
+
+def penalised(log_prob: Tensor, tokens: Tensor, penalty: float) -> Tensor:
+    """log p / ((5 + n) / 6)^penalty, for sentences of n tokens, the end among them (Wu et al., 2016)."""
+    return log_prob / ((5 + tokens) / 6) ** penalty
+
+
+def _of_each_length(leaf_scores: Tensor, max_length: int, kernel: Kernel | None) -> tuple[Tensor, Tensor]:
+    """(B, V) → the same for each of so many tokens, (B, N, V), and the table of the best, (B, N + 1, L + 1)"""
+    weights = leaf_scores[:, None].expand(-1, max_length, -1)
+    lengths = torch.full((len(leaf_scores),), max_length, device=leaf_scores.device)
+    return weights, (kernel or kernel_of(leaf_scores)).alphas(weights, lengths, maximise=True)
 
 
 # --- trees of a given sentence ----------------------------------------------------------------------------------------

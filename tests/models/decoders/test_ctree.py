@@ -300,3 +300,34 @@ def test_examining_is_decoding_and_scoring():
     decoded, scores = model.examine(batch)
     torch.testing.assert_close(scores, model.score(batch))
     assert bool(decoded.matches(model.decode(batch).tokens, model.decode(batch).lengths).all())
+
+
+@pytest.mark.parametrize("penalty", [0.5, 2.0])
+def test_longer_answers_may_be_preferred(penalty):
+    """What is best by its probability for its length, exactly; in validation too."""
+    model, source = tiny_model(length_penalty=penalty), [1, 2, 3]
+    with torch.no_grad():
+        decoder_of(model).leaf.bias.copy_(torch.tensor([-2.0, 0.0]))
+    batch = make_batch([source], [[0]])
+    dist = model.distribution(batch)
+    assert isinstance(dist, LatentTree)
+    each = dist.argmax_by_length()
+    ranks = (each.log_prob[:, 0] / ((6 + each.lengths[:, 0]) / 6) ** penalty).tolist()
+    order = sorted(range(4), key=lambda n: -ranks[n])
+    best = model.decode(batch)
+    assert best.lengths.item() == 1 + order[0]
+    torch.testing.assert_close(best.log_prob, each.log_prob[order[0]])
+    assert best.derivation is not None
+    assert best.derivation.vertices.tolist() == [each.vertices[order[0], 0, : 1 + order[0]].tolist()]
+    examined, _ = model.examine(batch)
+    assert torch.equal(examined.tokens, best.tokens)
+    several = model.topk(batch, 6)
+    assert several.lengths[:, 0].tolist() == [*(1 + n for n in order), 0, 0]
+    assert several.log_prob[4:, 0].isneginf().all()
+    torch.testing.assert_close(several.log_prob[:4], each.log_prob[order])
+    assert several.derivation is not None
+    assert (several.derivation.vertices[4:] == -1).all()
+    without = model.with_search(length_penalty=0)
+    assert torch.equal(without.decode(batch).tokens, dist.argmax().tokens)
+    assert torch.equal(without.with_search(length_penalty=penalty).decode(batch).tokens, best.tokens)
+    assert len(model.answers(["s1 s2 s3"], 6)[0]) == 4

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_ctree.models.decoders.decoder import Decoded
+from torch_ctree.trees.search import penalised
 
 
 class Beams:
@@ -69,11 +70,6 @@ class Beams:
         """scores (B, W, …) of beginnings with so many tokens, or as many as those have that are over → (B, W, …)"""
         count = torch.where(self.over, self.lengths + 1, tokens)[..., None]
         return penalised(scores, count, self.penalty)
-
-
-def penalised(log_prob: Tensor, tokens: Tensor, penalty: float) -> Tensor:
-    """log p / ((5 + n) / 6)^penalty, for sentences of n tokens, the end among them."""
-    return log_prob / ((5 + tokens) / 6) ** penalty
 
 
 def _taken(said: Tensor, order: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -31,6 +32,7 @@ from torch_ctree.models.leaf import Leaf
 from torch_ctree.models.output import output_layer
 from torch_ctree.models.production import Production
 from torch_ctree.trees import Derivation, LatentTree
+from torch_ctree.trees.search import penalised
 from torch_ctree.trees.topology import with_ancestors
 from torch_ctree.trees.vertex import Vertex
 
@@ -54,6 +56,7 @@ class CTree(TreeDecoder):
         super().__init__()
         width = config.width
         self.depth = config.depth
+        self.search_by(config)
         self.context: Context = config.context
         self.activation = Activation(width)
         self.root = nn.Linear(width, width)
@@ -104,9 +107,13 @@ class CTree(TreeDecoder):
             contexts = torch.cat([contexts, deepest], 1)
         return Expansion(states, contexts, leaf_logits)
 
+    def search_by(self, config: ModelConfig) -> None:
+        """How much longer answers are preferred."""
+        self.penalty = config.length_penalty
+
     def best(self, distribution: LatentTree) -> Derivation:
         """The best (target, tree) pairs, exactly."""
-        return distribution.argmax()
+        return distribution.argmax(length_penalty=self.penalty)
 
     @torch.no_grad()
     def describe(
@@ -150,9 +157,27 @@ class CTree(TreeDecoder):
         return {vertex: tuple(row) for vertex, row in zip(looking, weights.tolist(), strict=True)}
 
     def topk(self, encoding: Encoding, k: int, max_length: int | None = None, depth: int | None = None) -> Decoded:
-        """The k best (target, tree) pairs, exactly: (k, B, …). max_length: only for k = 1"""
+        """The k best (target, tree) pairs, exactly: (k, B, …). max_length: only for k = 1
+
+        With a length penalty they are the best ones of k lengths: what is best for its length is known of these.
+        """
         if k > 1 and max_length is not None:
             raise ModelError(f"max_length: got {max_length} for the {k} best; expected it for the best answer alone")
         with torch.no_grad():
             dist = self.distribution(encoding, depth)
-            return as_answers(stacked(dist.argmax(max_length)) if k == 1 else dist.topk(k))
+            if k == 1:
+                return as_answers(stacked(dist.argmax(max_length, self.penalty)))
+            return as_answers(_of_lengths(dist.argmax_by_length(), k, self.penalty) if self.penalty else dist.topk(k))
+
+
+def _of_lengths(each: Derivation, k: int, penalty: float) -> Derivation:
+    """The best derivations of each length, (lengths, B, …) → the k best for their length, best first, (k, B, …)"""
+    order = penalised(each.log_prob, each.lengths + 1, penalty).argsort(dim=0, descending=True, stable=True)[:k]
+    best = each[order, torch.arange(order.shape[1], device=order.device)]
+    missing = (0, 0, 0, k - len(order))  # where there are not so many lengths, no answer
+    return Derivation(
+        nn.functional.pad(best.tokens, (0, 0, *missing)),
+        nn.functional.pad(best.lengths, missing),
+        nn.functional.pad(best.vertices, (0, 0, *missing), value=-1),
+        nn.functional.pad(best.log_prob, missing, value=-math.inf),
+    )
