@@ -9,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+import yaml
 from rich.console import Console
 
 from tests.experiments.tiny import SCAN, WILD, failed, reproduce, result, small_presets
@@ -21,12 +22,15 @@ from torch_ctree.circumstances import circumstances
 from torch_ctree.data import DataError, Task
 from torch_ctree.evaluation import answer_all, evaluate, predict_all
 from torch_ctree.experiments import TABLES
-from torch_ctree.experiments.results import KEYS, read_result, write_result
+from torch_ctree.experiments.page import html
+from torch_ctree.experiments.report import markdown
+from torch_ctree.experiments.results import KEYS, read_result, read_results, write_result
 from torch_ctree.experiments.sweep import Job, Plan, Writer, check, entries_of, jobs_of, origin_of, sweep, work
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training import TrainingError, read
 from torch_ctree.training.pool import Outcome
 
+CHECKOUT = Path(__file__).parents[2] / "configs"
 PLAN = Plan(Path("results"), Path("runs"), None, "ctree reproduce scan", "abc")
 ROWS = {row.slug: row for row in SCAN.own}
 
@@ -187,6 +191,53 @@ def test_translation_needs_the_texts_as_they_were_written(tiny, tmp_path):
         check(todo)
     put(tmp_path / "multi30k")
     check(todo)
+
+
+@pytest.fixture
+def translation(tiny, small, tmp_path, monkeypatch) -> Plan:
+    """Table 3 on a tiny Multi30k, with models that learn nothing in no time → where its runs go."""
+    put(tmp_path / "multi30k")
+    for row in TABLES["multi30k"].own:
+        for name in row.presets.values():
+            settings = read(CHECKOUT / f"{name}.yaml")
+            settings["model"] |= {"width": 8, "heads": 2, "layers": 1, "decoder_layers": 1, "depth": 3}
+            settings["optimisation"] |= {"max_epochs": 1}
+            settings["vocabulary"] = {}
+            settings["trainer"] = {"accelerator": "cpu"}
+            (small / f"{name}.yaml").write_text(yaml.safe_dump(settings))
+    return replace(PLAN, root=str(tmp_path))
+
+
+def test_table_3_from_beginning_to_end(translation):
+    """Every kind of model; what the result files have is what the pages show."""
+    table = TABLES["multi30k"]
+    names = ("Transformer", "LSTM", "LaNMT + distill", "OM-CTree + distill")
+    todo = jobs_of(entries_of(table, [table.row(name) for name in names], ["en-de"], [0]), translation)
+    check(todo)
+    for job in todo:
+        found = work(job, lambda line: None)
+        assert found is not None
+        write_result(job.path, found | {"at_once": 1})
+    results = read_results(table, Path("results"))
+    metrics = {row: some[0]["metrics"] for (row, _), some in results.items()}
+    assert sorted(metrics) == sorted(names)
+    for name, found in metrics.items():
+        for of_set in (found, found["test_2017"]):
+            assert of_set["pairs"] == 2
+            assert 0 <= of_set["bleu"] <= 100
+            assert "tok:none" in of_set["bleu_signature"]
+            assert "tok:13a" in of_set["bleu_written_signature"]
+            assert ("target_phrases" in of_set) == (name == "OM-CTree + distill")
+    tree = results["OM-CTree + distill", "en-de"][0]
+    assert tree["settings"]["data"]["distilled"] == "Transformer, en-de-0"
+    assert [one["source"] for one in tree["examples"]["test"]["first"]] == ["a ball .", "sand ."]
+    page = markdown(table, results)
+    assert "## Noun phrases that are constituents, in percent" in page
+    assert (
+        f"| OM-CTree + distill | en-de | test | true targets | {100 * tree['metrics']['target_phrases']['share']:.1f} |"
+        in page
+    )
+    assert "OM-CTree + distill" in html({"multi30k": results}, Path("runs"))
 
 
 def test_results_of_other_settings_are_left_alone(small):

@@ -17,6 +17,7 @@ from torch_ctree.experiments.report import (
     LENGTHS,
     MADE,
     MORE,
+    PHRASES,
     SEEDS,
     Lines,
     Results,
@@ -75,13 +76,14 @@ def html(results: Mapping[str, Results], runs: Path) -> str:
 def _sections(of: Table, results: Results, runs: Path) -> list[Section]:
     """One table: the comparison, and below it all that there is to say about its runs."""
     lines = details(of, results)
-    folds = {name: folded("In numbers", table(some, words=2 + (name in THREE))) for name, some in lines.items()}
+    folds = {name: folded("In numbers", table(some, words=2 + (name in THREE))) for name, some in lines.items() if some}
     parts: dict[str, Sequence[Html]] = {
         "Histograms over the seeds": _histograms(of, results) if of.histograms else [],
         "Every seed": [_every_seed(of, results), folds[SEEDS]],
         "How they learned": _curves(of, results, runs),
         "By words of the target": [*_lengths(of, results), folds[LENGTHS]],
         "By what a phrase of the command does": [*_cells(of, results), folds[CELLS]] if lines[CELLS][1:] else [],
+        "Noun phrases that are constituents": [table(lines[PHRASES], words=4)] if lines[PHRASES] else [],
         "What goes wrong": _errors(of, results),
         "The worst and the best runs": _extremes(of, results),
         "Losses and trees": [table(lines[MORE], words=3)],

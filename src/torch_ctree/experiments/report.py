@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from torch_ctree.data.disk import write
 from torch_ctree.data.errors import count
 from torch_ctree.evaluation.cells import KINDS, TIMES
 from torch_ctree.experiments.results import Result, done, read_results
-from torch_ctree.experiments.summary import NOTHING, alone, cell_means, here, published, sample, spread
+from torch_ctree.experiments.summary import NOTHING, Sample, alone, cell_means, here, published, sample, spread
 from torch_ctree.experiments.tables import Table
 
 Results = Mapping[tuple[str, str], Sequence[Result]]
@@ -24,6 +24,7 @@ SEEDS = "Each seed"
 MORE = "More about these runs"
 LENGTHS = "Exact match by words of the target, in percent"
 CELLS = "Exact match by what a phrase of the command does, and how often, in percent"
+PHRASES = "Noun phrases that are constituents, in percent"
 MADE = "How they were made"
 WORDS = 8
 """Lengths of targets are put together by so many."""
@@ -57,9 +58,9 @@ def markdown(table: Table, results: Results) -> str:
 
 def as_markdown(lines: Lines) -> str:
     """The cells as a table; nothing, of one without rows."""
-    header, *rows = lines
-    if not rows:
+    if not lines[1:]:
         return ""
+    header, *rows = lines
     ruled = [header, ["---"] * 2 + ["--:"] * (len(header) - 2), *rows]
     return "\n".join(
         f"| {' | '.join(cell.replace('|', '¦').replace(chr(10), '<br>') for cell in row)} |" for row in ruled
@@ -109,6 +110,7 @@ def details(table: Table, results: Results) -> dict[str, Lines]:
         MORE: _more(table, results),
         LENGTHS: _by_length(table, results),
         CELLS: _by_cell(table, results),
+        PHRASES: _phrases(table, results),
         MADE: _made(table, results),
     }
 
@@ -169,6 +171,20 @@ def _by_cell(table: Table, results: Results) -> Lines:
         if means := cell_means(some):
             shares = {cell: f"{100 * value:.1f}" for cell, value in means.items()}
             lines.append([row, split, *(shares.get(cell, NOTHING) for cell in product(KINDS, TIMES))])
+    return lines
+
+
+def _phrases(table: Table, results: Results) -> Lines:
+    """Of trees of answers and of true targets, and of trees that need no model over the same leaves."""
+    lines: Lines = []
+    for names, every in _sets(table, results):
+        for key, whose in {"phrases": "answers", "target_phrases": "true targets"}.items():
+            if there := [metrics[key] for metrics in every if key in metrics]:
+                simple = list(there[0]["baselines"])
+                lines = lines or [["model", "split", "set", "trees of", "here", *simple]]
+                shares = Sample(tuple(one["share"] for one in there))
+                beside = (mean(one["baselines"][name] for one in there) for name in simple)
+                lines.append([*names, whose, spread(shares, 100, 1), *(f"{100 * value:.1f}" for value in beside)])
     return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -72,6 +73,8 @@ def _metrics(result: Evaluation, predictions: Sequence[Prediction]) -> dict[str,
         "errors": {group.kind.name: len(group.predictions) for group in grouped(predictions)},
         **_bleu("bleu", result.bleu),
         **_bleu("bleu_written", result.bleu_written),
+        **({} if result.phrases is None else {"phrases": asdict(result.phrases)}),
+        **({} if result.target_phrases is None else {"target_phrases": asdict(result.target_phrases)}),
     }
 
 
