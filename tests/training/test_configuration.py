@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.training.runs import pairs, write_pairs
 from torch_ctree.training import DataConfig, OptimisationConfig, TrainConfig, TrainingError, build, merged, read
-from torch_ctree.training.configuration import SECTIONS, parsed
+from torch_ctree.training.configuration import SECTIONS
+from torch_ctree.training.reading import parsed
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"]))
 

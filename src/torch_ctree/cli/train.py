@@ -19,10 +19,11 @@ from torch_ctree.cli.report import keep_report, keep_reports
 from torch_ctree.data.errors import check_whole, count, place, shown, told
 from torch_ctree.training import TrainConfig, TrainingError
 from torch_ctree.training.attempts import in_words
-from torch_ctree.training.configuration import CONFIG, SECTIONS, parsed
+from torch_ctree.training.configuration import CONFIG, SECTIONS
 from torch_ctree.training.pool import Outcome
 from torch_ctree.training.preparation import prepare
 from torch_ctree.training.presets import about
+from torch_ctree.training.reading import parsed
 from torch_ctree.training.together import Best, Run, default_at_once, train_together
 
 RUNS = Path("runs")

@@ -32,14 +32,13 @@ from torch_ctree.training.configuration import (
     OF_NO_INTEREST,
     TrainConfig,
     TrainerConfig,
-    build,
     differences,
-    read,
 )
 from torch_ctree.training.errors import TrainingError
 from torch_ctree.training.module import Training, new_model
 from torch_ctree.training.preparation import Prepared, prepare
 from torch_ctree.training.progress import ProgressLine
+from torch_ctree.training.reading import build, read
 from torch_ctree.training.sharing import check_part
 
 MAX_EPOCHS = "optimisation.max_epochs"
