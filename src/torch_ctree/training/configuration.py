@@ -1,4 +1,4 @@
-"""Every setting of a run, as typed records, and their files."""
+"""Every setting of a run, as typed records."""
 
 from __future__ import annotations
 
