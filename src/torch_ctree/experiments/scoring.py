@@ -35,9 +35,14 @@ def answered(model: Seq2Seq, task: Task, tf32: bool = True) -> dict[str, list[Pr
 
     tf32: whether a GPU may multiply in TF32
     """
+    size = at_a_time(model)
+    return {name: predict_all(model, task, name, batch_size=size, tf32=tf32) for name in task.tested}
+
+
+def at_a_time(model: Seq2Seq) -> int:
+    """So many sentences, where a model answers many."""
     small = model.device.type != "cuda" or model.decoder.needs_phrases  # whose charts take megabytes a pair
-    batch_size = 50 if small else 1000
-    return {name: predict_all(model, task, name, batch_size=batch_size, tf32=tf32) for name in task.tested}
+    return 50 if small else 1000
 
 
 def scored(

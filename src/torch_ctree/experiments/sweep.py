@@ -22,7 +22,7 @@ from torch_ctree.evaluation import Evaluation, Prediction, evaluate, keep
 from torch_ctree.evaluation.teaching import write_answers
 from torch_ctree.experiments.beside import of_row
 from torch_ctree.experiments.results import Entry, Result, read_result, write_result
-from torch_ctree.experiments.scoring import answered, scored
+from torch_ctree.experiments.scoring import answered, at_a_time, scored
 from torch_ctree.experiments.tables import TABLES, Row, Table, slug
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training import TrainConfig, TrainingError, build, merged, preset, read
@@ -228,7 +228,8 @@ def _ask(job: Job, teacher: Teacher, tell: Tell) -> None:
         if not path.exists():
             tell(f"{teacher.name}, its teacher, answers")
             model = Seq2Seq.from_pretrained(teacher.folder).to(_device(job)).eval()
-            write_answers(model, job.config.data.load().train, path, tf32=job.config.trainer.tf32)
+            train, tf32 = job.config.data.load().train, job.config.trainer.tf32
+            write_answers(model, train, path, batch_size=at_a_time(model), tf32=tf32)
 
 
 def _device(job: Job) -> torch.device:
