@@ -215,3 +215,17 @@ def test_trees_that_are_too_deep():
     with pytest.raises(ValueError, match=f"backend: got 'triton' with depth {deepest + 1}; expected {deepest} at most"):
         likelihood.kernel_for(DEVICE, "triton", deepest + 1)
     assert likelihood.kernel_for(DEVICE, "triton", deepest) is kernel_for(DEVICE, "triton")
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.7])
+def test_the_best_of_each_length_and_for_its_length(kernel, memory, penalty):
+    """The table of maxima is the kernel's, what is read off it is as with tensor operations."""
+    scores, tokens = 3 * torch.randn(7, 31) - 6, torch.randint(9, (7, 31))
+    for function, more in (
+        (search.best_derivation_of_each_length, ()),
+        (search.best_derivation_for_its_length, (penalty,)),
+    ):
+        expected = function(scores, tokens, 12, *more, kernel_for(torch.device("cpu"), "torch"))
+        found = function(*on_device(scores, tokens), 12, *more, kernel)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one.cpu(), other)
