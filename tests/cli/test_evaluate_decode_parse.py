@@ -80,6 +80,8 @@ def test_noun_phrases_of_a_translation(ctree, tiny, tmp_path, form, kind):
     answers = evaluation.phrase_share([Tree.fromstring(row["tree"]) for row in rows if row["tree"]], "en")
     assert found["test"]["phrases"] == (None if answers is None else asdict(answers))
     assert "Noun phrases of the true targets that are constituents" in (run / "report.html").read_text()
+    ctree("evaluate", run, "--set", "train")
+    assert (results(run)[1]["train"]["bleu_written"] is None) == (form == "raw")
 
 
 def test_evaluation_by_hand(ctree, own, copied, monkeypatch, tmp_path):
