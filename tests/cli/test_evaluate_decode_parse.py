@@ -672,7 +672,7 @@ PAIR = ["--source", "jump", "--target", "JUMP"]
             "search: Expected a choice of 'tree', 'sentence', 'risk'. Got value: best",
         ),
         (["evaluate", "RUN", "--candidates", "0"], "candidates: got 0; expected a whole number, 1 or more"),
-        (["evaluate", "RUN", "--length-penalty", "-1"], "length_penalty: got -1.0; expected a number, 0 or more"),
+        (["evaluate", "RUN", "--length-penalty", "-1"], "length_penalty: got -1.0; expected a number from 0 to 7"),
         (["decode", "RUN", "jump", "--beam", "0"], "beam: got 0; expected a whole number, 1 or more"),
         (
             ["distill", "RUN", "--search", "sentence", "--beam", "-3"],

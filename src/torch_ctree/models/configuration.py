@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from torch_ctree.models.errors import ModelError
+from torch_ctree.trees.checks import LARGEST_PENALTY
 
 Contextualiser = Literal["bidirectional", "forward", "none"]
 OutputLayer = Literal["mlp", "linear", "lexical-attention", "copy"]
@@ -152,9 +153,11 @@ class ModelConfig:
         for name in ("dropout", "attention_dropout", "word_noise", "phrase_dropout", "label_smoothing"):
             if not _is_number(value := getattr(self, name)) or not 0 <= value < 1:
                 raise ModelError(f"{name}: got {value!r}; expected a number from 0 to less than 1")
-        for name in ("length_penalty", "free_bits"):
-            if not _is_number(value := getattr(self, name)) or not 0 <= value < math.inf:
-                raise ModelError(f"{name}: got {value!r}; expected a number, 0 or more")
+        if not _is_number(self.length_penalty) or not 0 <= self.length_penalty <= LARGEST_PENALTY:
+            expected = f"a number from 0 to {LARGEST_PENALTY}"
+            raise ModelError(f"length_penalty: got {self.length_penalty!r}; expected {expected}")
+        if not _is_number(self.free_bits) or not 0 <= self.free_bits < math.inf:
+            raise ModelError(f"free_bits: got {self.free_bits!r}; expected a number, 0 or more")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for a file."""
