@@ -56,8 +56,8 @@ class ModelConfig:
     context: what a vertex or word sees of the source besides its state: attention over all its ``nodes``, or, without
         attention, its ``root``
     heads: of a Transformer's attention
-    length_penalty: how much longer answers are preferred, by every search but a grammar's: with 0 it goes by their
-        probability alone, which falls with every word
+    length_penalty: how much longer answers are preferred, by ``ctree``, by a beam search, and by the searches
+        ``sentence`` and ``risk``, up to 7: with 0 they go by probability alone, which falls with every word
     search: which answer is given: of a tree decoder, by ``tree`` the best one together with its tree, by ``sentence``
         the candidate that is most probable over all its trees; and by ``risk`` the candidate that is most similar to
         all candidates, as probable as they are. Of a beam search ``sentence`` is ``tree``; a grammar has ``tree`` alone
