@@ -25,18 +25,22 @@ from torch_ctree.circumstances import circumstances, keep
 from torch_ctree.cli.runs import open_model, settings_of
 from torch_ctree.data import Pairs
 from torch_ctree.evaluation import Prediction, answer_all
+from torch_ctree.models.decoders import CTree
+from torch_ctree.models.decoders.sequence import SequenceDecoder
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def searches(model: Seq2Seq, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The settings to try: those that make a difference to the decoder."""
-    beams, penalties, candidates = given.beam, given.length_penalty, given.candidates
-    if not model.has_trees:
-        for beam, penalty in itertools.product(beams, penalties):
-            yield {"search": "tree", "beam": beam, "length_penalty": penalty}
-    else:
-        yield {"search": "tree"}
+    penalties, candidates = given.length_penalty, given.candidates
+    own = {}
+    if isinstance(model.decoder, SequenceDecoder):
+        own["beam"] = given.beam
+    if isinstance(model.decoder, SequenceDecoder | CTree):
+        own["length_penalty"] = penalties
+    for values in itertools.product(*own.values()):
+        yield {"search": "tree", **dict(zip(own, values, strict=True))}
     others = [
         search for search in model.decoder.searches if search == "risk" or (search == "sentence" and model.has_trees)
     ]

@@ -80,6 +80,8 @@ def test_noun_phrases_of_a_translation(ctree, tiny, tmp_path, form, kind):
     answers = evaluation.phrase_share([Tree.fromstring(row["tree"]) for row in rows if row["tree"]], "en")
     assert found["test"]["phrases"] == (None if answers is None else asdict(answers))
     assert "Noun phrases of the true targets that are constituents" in (run / "report.html").read_text()
+    ctree("evaluate", run, "--set", "train")
+    assert (results(run)[1]["train"]["bleu_written"] is None) == (form == "raw")
 
 
 def test_evaluation_by_hand(ctree, own, copied, monkeypatch, tmp_path):
@@ -670,7 +672,7 @@ PAIR = ["--source", "jump", "--target", "JUMP"]
             "search: Expected a choice of 'tree', 'sentence', 'risk'. Got value: best",
         ),
         (["evaluate", "RUN", "--candidates", "0"], "candidates: got 0; expected a whole number, 1 or more"),
-        (["evaluate", "RUN", "--length-penalty", "-1"], "length_penalty: got -1.0; expected a number, 0 or more"),
+        (["evaluate", "RUN", "--length-penalty", "-1"], "length_penalty: got -1.0; expected a number from 0 to 7"),
         (["decode", "RUN", "jump", "--beam", "0"], "beam: got 0; expected a whole number, 1 or more"),
         (
             ["distill", "RUN", "--search", "sentence", "--beam", "-3"],

@@ -78,6 +78,7 @@ def test_multi30k_knows_how_it_was_written(tiny, tmp_path):
     assert task.written is not None
     written = task.written()
     assert written.targets == {
+        "train": ["A dog.", "Two men.", "Three trees."],
         "validation": ["A house.", "Snow."],
         "test": ["A ball.", "Sand."],
         "test_2017": ["A boat.", "Grass."],

@@ -25,7 +25,18 @@ from torch_ctree.experiments import TABLES
 from torch_ctree.experiments.page import html
 from torch_ctree.experiments.report import markdown
 from torch_ctree.experiments.results import KEYS, read_result, read_results, write_result
-from torch_ctree.experiments.sweep import Job, Plan, Writer, check, entries_of, jobs_of, origin_of, sweep, work
+from torch_ctree.experiments.sweep import (
+    Job,
+    Plan,
+    Writer,
+    _summary,
+    check,
+    entries_of,
+    jobs_of,
+    origin_of,
+    sweep,
+    work,
+)
 from torch_ctree.models import Seq2Seq
 from torch_ctree.training import TrainingError, read
 from torch_ctree.training.pool import Outcome
@@ -155,9 +166,20 @@ def test_a_teacher_that_is_done_is_asked_once_for_all(small, school):
         assert work(replace(student, folder=Path(folder)), said.append) is not None
         assert ("OM-CTree, length-0, its teacher, answers" in said) == (folder == "one")
     assert outcome(Path("one")) == outcome(Path("other"))
-    (Path("runs/scan/om-ctree/length-0") / "config.yaml").unlink()
-    with pytest.raises(TrainingError, match=r"length-0: the run of its teacher, OM-CTree, length-0, is not here"):
-        work(student, print)
+    taught_by = Path("runs/scan/om-ctree/length-0")
+    (taught_by / "model.safetensors").unlink()  # its answers are still there
+    assert work(replace(student, folder=Path("third")), print) is not None
+    assert outcome(Path("one")) == outcome(Path("third"))
+    (taught_by / "distilled.jsonl").unlink()
+    with pytest.raises(TrainingError) as refused:
+        work(replace(student, folder=Path("fourth")), print)
+    assert str(refused.value) == (
+        f"{taught_by.resolve()}: the model of its teacher, OM-CTree, length-0, is not here; bring it back, or remove "
+        "results/scan/om-ctree/length-0.json, and it is trained anew"
+    )
+    teacher.path.unlink()
+    (again, _) = jobs("om-ctree,student")
+    assert again == teacher
 
 
 def test_a_student_without_a_teacher(small, school):
@@ -217,6 +239,7 @@ def test_table_3_from_beginning_to_end(translation):
     for job in todo:
         found = work(job, lambda line: None)
         assert found is not None
+        assert _summary(found) == f"1 epoch, BLEU {found['metrics']['bleu']:.2f} on the test set"
         write_result(job.path, found | {"at_once": 1})
     results = read_results(table, Path("results"))
     metrics = {row: some[0]["metrics"] for (row, _), some in results.items()}

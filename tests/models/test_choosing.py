@@ -342,7 +342,8 @@ def test_a_grammar_of_your_own(monkeypatch):
         ({"search": "best"}, "search: got 'best'; expected tree or sentence or risk"),
         ({"candidates": 0}, "candidates: got 0; expected a whole number, 1 or more"),
         ({"beam": 2.0}, "beam: got 2.0; expected a whole number, 1 or more"),
-        ({"length_penalty": -1}, "length_penalty: got -1; expected a number, 0 or more"),
+        ({"length_penalty": -1}, "length_penalty: got -1; expected a number from 0 to 7"),
+        ({"length_penalty": 8}, "length_penalty: got 8; expected a number from 0 to 7"),
     ],
 )
 def test_bad_settings(settings, said):

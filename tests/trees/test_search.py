@@ -155,6 +155,17 @@ def test_the_best_for_its_length_where_there_is_none():
     assert (found.lengths.item(), found.log_prob.item(), found.vertices.tolist()) == (0, -math.inf, [-1])
 
 
+@pytest.mark.parametrize("penalty", [-0.1, 7.5, 1e6, math.inf, math.nan])
+def test_penalties_that_tell_no_lengths_apart(penalty):
+    """Beyond the largest one all lengths would be equally good in float32, and the shortest the first of them."""
+    with pytest.raises(ValueError, match=r"^length_penalty: got .*; expected a number from 0 to 7$"):
+        random_dist(2, 2).argmax(length_penalty=penalty)
+    torch.manual_seed(0)
+    ranks = search.penalised(torch.tensor([-1.0, -1.0]), torch.tensor([2**20, 2**20 + 1]), 7)
+    assert -1e-30 < ranks[0] < ranks[1] < 0  # of the deepest tree
+    assert random_dist(3, 2).argmax(length_penalty=7).lengths == 8
+
+
 def splitting_dist(depth, batch):
     """Mostly splits, so that good derivations are long."""
     V = 2 ** (depth + 1) - 1

@@ -56,7 +56,7 @@ def reproduce(
     table: scan, which is Table 1, questions, which is Table 2, or multi30k, which is Table 3
     rows: some of its rows, with commas between them, such as om-ctree,om-ctree-la (see --list)
     splits: some of its splits, such as jump,length
-    seeds: 0-9, or 0,3,7, or 0-4,8 (default: as many as the paper has, from 0 on)
+    seeds: 0-9, or 0,3,7, or 0-4,8 (default: as many as the table is for, from 0 on; see --list)
     budget: stop after this time, such as 90s, 20m or 1.5h; the same command then goes on
     at_once: how many runs side by side (default: on a GPU up to 10, on a CPU one for each core)
     root: the folder with data files (default: the one that CTREE_DATA names, or else a cache)

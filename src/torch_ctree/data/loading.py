@@ -163,7 +163,7 @@ def _written(name: str, root: str | Path | None, tokenised: Mapping[str, Pairs])
     """Of Multi30k: capitals are learned from its training set."""
     plain = _multi30k(name, root, "raw")
     recaser = Recaser(plain.train.targets(), tokenised["train"].targets())
-    targets = {key: list(pairs.targets()) for key, pairs in plain.sets.items() if key != "train"}
+    targets = {key: list(pairs.targets()) for key, pairs in plain.sets.items()}
     return Written(targets, recaser, name.split("-")[2])
 
 

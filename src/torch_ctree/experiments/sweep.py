@@ -25,6 +25,7 @@ from torch_ctree.experiments.results import Entry, Result, read_result, write_re
 from torch_ctree.experiments.scoring import answered, at_a_time, scored
 from torch_ctree.experiments.tables import TABLES, Row, Table, slug
 from torch_ctree.models import Seq2Seq
+from torch_ctree.models.pretrained import WEIGHTS
 from torch_ctree.training import TrainConfig, TrainingError, build, merged, preset, read
 from torch_ctree.training.configuration import CONFIG, OF_NO_INTEREST, differences
 from torch_ctree.training.pool import Outcome, Several, Tell, Watcher
@@ -222,8 +223,11 @@ def work(job: Job, tell: Tell) -> Result | None:
 def _ask(job: Job, teacher: Teacher, tell: Tell) -> None:
     """Let the teacher answer, unless it has: for all that learn from it."""
     path = teacher.folder / DISTILLED
-    if not (teacher.folder / CONFIG).exists():
-        raise TrainingError(f"{teacher.folder}: the run of its teacher, {teacher.name}, is not here; train it anew")
+    if not (path.exists() or (teacher.folder / WEIGHTS).exists()):
+        raise TrainingError(
+            f"{teacher.folder}: the model of its teacher, {teacher.name}, is not here; bring it back, or remove "
+            f"{teacher.path}, and it is trained anew"
+        )
     with FileLock(teacher.folder / f"{DISTILLED}.lock"):
         if not path.exists():
             tell(f"{teacher.name}, its teacher, answers")
@@ -331,4 +335,6 @@ def _summary(result: Result | None) -> str:
     """Nothing, of a run that was stopped."""
     if result is None:
         return ""
-    return f"{count(result['epochs'], 'epoch')}, exact match {result['metrics']['exact_match']:.2%} on the test set"
+    found = result["metrics"]
+    good = f"BLEU {found['bleu']:.2f}" if "bleu" in found else f"exact match {found['exact_match']:.2%}"
+    return f"{count(result['epochs'], 'epoch')}, {good} on the test set"

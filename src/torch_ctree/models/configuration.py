@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from torch_ctree.models.errors import ModelError
+from torch_ctree.trees.checks import LARGEST_PENALTY
 
 Contextualiser = Literal["bidirectional", "forward", "none"]
 OutputLayer = Literal["mlp", "linear", "lexical-attention", "copy"]
@@ -55,8 +56,8 @@ class ModelConfig:
     context: what a vertex or word sees of the source besides its state: attention over all its ``nodes``, or, without
         attention, its ``root``
     heads: of a Transformer's attention
-    length_penalty: how much longer answers are preferred, by every search but a grammar's: with 0 it goes by their
-        probability alone, which falls with every word
+    length_penalty: how much longer answers are preferred, by ``ctree``, by a beam search, and by the searches
+        ``sentence`` and ``risk``, up to 7: with 0 they go by probability alone, which falls with every word
     search: which answer is given: of a tree decoder, by ``tree`` the best one together with its tree, by ``sentence``
         the candidate that is most probable over all its trees; and by ``risk`` the candidate that is most similar to
         all candidates, as probable as they are. Of a beam search ``sentence`` is ``tree``; a grammar has ``tree`` alone
@@ -152,9 +153,11 @@ class ModelConfig:
         for name in ("dropout", "attention_dropout", "word_noise", "phrase_dropout", "label_smoothing"):
             if not _is_number(value := getattr(self, name)) or not 0 <= value < 1:
                 raise ModelError(f"{name}: got {value!r}; expected a number from 0 to less than 1")
-        for name in ("length_penalty", "free_bits"):
-            if not _is_number(value := getattr(self, name)) or not 0 <= value < math.inf:
-                raise ModelError(f"{name}: got {value!r}; expected a number, 0 or more")
+        if not _is_number(self.length_penalty) or not 0 <= self.length_penalty <= LARGEST_PENALTY:
+            expected = f"a number from 0 to {LARGEST_PENALTY}"
+            raise ModelError(f"length_penalty: got {self.length_penalty!r}; expected {expected}")
+        if not _is_number(self.free_bits) or not 0 <= self.free_bits < math.inf:
+            raise ModelError(f"free_bits: got {self.free_bits!r}; expected a number, 0 or more")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for a file."""

@@ -11,6 +11,8 @@ from torch_ctree.trees.topology import depth_for_leaves, depth_for_vertices, pas
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+LARGEST_PENALTY = 7
+"""((5 + n) / 6) to this power is finite in float32 for all n up to 2²⁰; beyond, all lengths would be equally good."""
 
 
 def _names(dtypes: tuple[torch.dtype, ...]) -> str:
@@ -113,6 +115,12 @@ def check_count(name: str, value: object) -> None:
     """A whole number, 1 or more."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name}: got {value!r}; expected a whole number, 1 or more")
+
+
+def check_penalty(name: str, value: float) -> None:
+    """A length penalty that tells lengths apart."""
+    if not 0 <= value <= LARGEST_PENALTY:
+        raise ValueError(f"{name}: got {value!r}; expected a number from 0 to {LARGEST_PENALTY}")
 
 
 def check_no_nan(name: str, value: Tensor) -> None:

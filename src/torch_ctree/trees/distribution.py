@@ -13,6 +13,7 @@ from torch_ctree.trees.checks import (
     check_integers,
     check_lengths,
     check_lengths_fit,
+    check_penalty,
     check_tokens,
 )
 from torch_ctree.trees.derivation import Derivation
@@ -128,13 +129,14 @@ class LatentTree(Distribution):
         """The most probable (sentence, tree), exactly; of at most max_length tokens if that is given.
 
         Each word makes a sentence less probable, so that the most probable one may be a short one. With a length
-        penalty it is the one with the highest log p / ((5 + n) / 6)^length_penalty, where n counts its tokens and the
-        end (Wu et al., 2016), exactly too.
+        penalty, up to 7, it is the one with the highest log p / ((5 + n) / 6)^length_penalty, where n counts its tokens
+        and the end (Wu et al., 2016), exactly too.
 
         Where even the best has probability zero, its length is 0 and its ``log_prob`` −inf.
         """
         if max_length is not None:
             check_count("max_length", max_length)
+        check_penalty("length_penalty", length_penalty)
         with torch.no_grad():
             scores, tokens = self.emission.topk(1)  # (*batch, V, 1)
             if length_penalty:

@@ -441,7 +441,7 @@ def test_tied_words_learn_from_both_sides(tmp_path):
     [
         (
             {"decoder": "transformer", "output": "lexical-attention", "tied": True},
-            "tied: got True with the output 'lex",
+            "tied: got True with the output 'lexical-attention'; expected it with 'mlp' or 'copy'$",
         ),
         ({"decoder": "production", "tied": True}, "tied: got True with the decoder 'production'; expected False"),
         ({"decoder": "ctree", "tied": True}, "tied: got True with the decoder 'ctree'; expected False"),
