@@ -242,8 +242,8 @@ def _both(key: str, title: str, *metric: str) -> list[Column]:
 MULTI30K = Table(
     task="multi30k",
     title="Multi30k: Table 3",
-    about="BLEU (sacreBLEU) of test 2016, and then of test 2017: of tokens in lower case, the form of the published "
-    "numbers; *written*: of plain text with capitals, cut as mteval-v13a does it",
+    about="BLEU (sacreBLEU) of test 2016, and then of test 2017: of tokens in lower case, which the paper does "
+    "not say its own are; *written*: of plain text with capitals, cut as mteval-v13a does it",
     columns=(
         *_both("", "", "bleu"),
         *_both("-written", ", written", "bleu_written"),
