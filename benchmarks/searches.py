@@ -25,8 +25,6 @@ from torch_ctree.circumstances import circumstances, keep
 from torch_ctree.cli.runs import open_model, settings_of
 from torch_ctree.data import Pairs
 from torch_ctree.evaluation import Prediction, answer_all
-from torch_ctree.models.decoders import CTree
-from torch_ctree.models.decoders.sequence import SequenceDecoder
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,11 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def searches(model: Seq2Seq, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The settings to try: those that make a difference to the decoder."""
     penalties, candidates = given.length_penalty, given.candidates
-    own = {}
-    if isinstance(model.decoder, SequenceDecoder):
-        own["beam"] = given.beam
-    if isinstance(model.decoder, SequenceDecoder | CTree):
-        own["length_penalty"] = penalties
+    own = {name: getattr(given, name) for name in model.decoder.goes_by}
     for values in itertools.product(*own.values()):
         yield {"search": "tree", **dict(zip(own, values, strict=True))}
     others = [

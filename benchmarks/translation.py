@@ -53,7 +53,7 @@ def measured(given: argparse.Namespace) -> list[dict[str, Any]]:
                 continue
             model = open_model(str(folder), given.device)
             sources = list(islice(settings_of(str(folder), given.root).data.load().test.sources(), given.sources))
-            search = {name: getattr(model.config, name) for name in ("search", "beam")}
+            search = {name: getattr(model.config, name) for name in ("search", "beam", "length_penalty")}
             speeds = {str(size): speed(model, sources, size) for size in given.batch_size}
             found.append(
                 {"row": row.name, "split": split, "parameters": model.parameter_count, **search, "a_second": speeds}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from torch_ctree import training
 from torch_ctree.data.disk import write
+from torch_ctree.data.errors import DataError
 from torch_ctree.evaluation import Prediction, phrase_spans, read_predictions, words_of
 from torch_ctree.evaluation.evaluating import PREDICTIONS, from_brackets
 from torch_ctree.training.configuration import CONFIG
@@ -100,7 +101,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder for the drawings")
     parser.add_argument("--set", default="test", help="the set whose answers are drawn (default: test)")
     given = parser.parse_args()
-    *_, whole = draw(given.run, given.out, given.set)
+    try:
+        *_, whole = draw(given.run, given.out, given.set)
+    except DataError as error:
+        raise SystemExit(str(error)) from error
     print(whole)
 
 

@@ -263,7 +263,7 @@ def test_evaluation_at_another_depth(ctree, own, copied, depth):
 SEARCHES = [
     (["--search", "risk", "--candidates", "4"], "test with search risk, candidates 4"),
     (["--search", "sentence", "--length-penalty", "0.6"], "test with search sentence, length_penalty 0.6"),
-    (["--search", "tree", "--candidates", "32"], "test"),  # as the model has it
+    (["--search", "tree"], "test"),  # as the model has it
     (["--search", "risk", "--depth", "4"], "test at depth 4 with search risk"),
 ]
 
@@ -277,7 +277,7 @@ def test_evaluation_by_another_search(ctree, own, copied, words, name):
     given = dict(zip(words[::2], words[1::2], strict=True))
     model = Seq2Seq.from_pretrained(run).with_search(
         given["--search"],
-        candidates=int(given.get("--candidates", 32)),
+        candidates=int(given.get("--candidates", 32)) if given["--search"] != "tree" else None,
         length_penalty=float(given.get("--length-penalty", 0)),
     )
     depth = int(given["--depth"]) if "--depth" in given else None
@@ -670,6 +670,10 @@ PAIR = ["--source", "jump", "--target", "JUMP"]
         (
             ["evaluate", "RUN", "--search", "best"],
             "search: Expected a choice of 'tree', 'sentence', 'risk'. Got value: best",
+        ),
+        (
+            ["evaluate", "RUN", "--candidates", "4"],
+            "candidates: got 4 with the decoder 'ctree' and the search 'tree', which have no use for it; expected none",
         ),
         (["evaluate", "RUN", "--candidates", "0"], "candidates: got 0; expected a whole number, 1 or more"),
         (["evaluate", "RUN", "--length-penalty", "-1"], "length_penalty: got -1.0; expected a number from 0 to 7"),

@@ -53,7 +53,7 @@ def test_published_and_ours(asked, tmp_path):
         "here – – – 30.0 ± 14.1 ▁▁▅▁▅▁▁▁▁▁ 2 of 10 runs, 1 failed",
         "Bastings et al. (2018) quoted",
         "OM-CTree, length, seed 3: out of <memory>",
-        "OM-CTree length 2 3 61 2 a machine abc ctree reproduce scan",
+        "OM-CTree length 2 3 61 – 2 a machine abc ctree reproduce scan",
     ):
         assert said in made.said, said
     titles = [words for words in made.words if words in ("Every seed", "Runs that failed", "How they were made")]

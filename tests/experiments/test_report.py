@@ -48,7 +48,7 @@ def test_the_page():
         "| model | split | set | 17–24 | 25–32 |",
         "| OM-CTree | length | test | 30.0 | 30.0 |",
         "| torch-ctree | jump | – | – | – | – | – | – | – | – | – | – | – | 100.0 |",
-        "| OM-CTree | length | 2 | 3 | 61 | 2 | a machine | abc | ctree reproduce scan |",
+        "| OM-CTree | length | 2 | 3 | 61 | – | 2 | a machine | abc | ctree reproduce scan |",
     ):
         assert f"{line}\n" in page
     assert "<br>▁▁▅▁▅▁▁▁▁▁<br>2 of 10 runs, 1 failed |" in page

@@ -292,9 +292,9 @@ def test_a_beam_of_another_width():
 def test_another_search_with_the_same_weights(settings):
     model, batch = tiny_model(**settings), some_batch()
     before = model.decode(batch)
-    search = "tree" if settings["decoder"] == "grammar" else "risk"
-    other = model.with_search(search, candidates=3)
-    assert (other.config.search, other.config.candidates) == (search, 3)
+    search, candidates = ("tree", None) if settings["decoder"] == "grammar" else ("risk", 3)
+    other = model.with_search(search, candidates)
+    assert (other.config.search, other.config.candidates) == (search, candidates or 32)
     assert (model.config.search, model.config.candidates) == ("tree", 32)
     assert [id(p) for p in other.parameters()] == [id(p) for p in model.parameters()]
     assert other.state_dict().keys() == model.state_dict().keys()
@@ -305,6 +305,39 @@ def test_another_search_with_the_same_weights(settings):
         assert torch.equal(other.eval().score(batch), model.score(batch))
         next(other.parameters()).sub_(1)
     assert answers_of(model.decode(batch)) == answers_of(before)
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "name"),
+    [
+        ({}, {"beam": 5}, "beam"),
+        ({}, {"candidates": 5}, "candidates"),
+        ({}, {"search": "risk", "beam": 5}, "beam"),
+        ({"decoder": "lstm", "output": "mlp"}, {"search": "sentence", "candidates": 5}, "candidates"),
+        ({"decoder": "lanmt", "output": "mlp"}, {"length_penalty": 1.0}, "length_penalty"),
+        (GRAMMAR, {"length_penalty": 1.0}, "length_penalty"),
+    ],
+)
+def test_what_makes_no_difference_is_refused(settings, given, name):
+    with pytest.raises(
+        ModelError, match=f"^{name}: got .* and the search '.*', which have no use for it; expected none$"
+    ):
+        tiny_model(**settings).with_search(**given)
+
+
+@pytest.mark.parametrize(
+    ("settings", "given"),
+    [
+        ({}, {"length_penalty": 1.0}),
+        ({}, {"search": "sentence", "candidates": 5, "length_penalty": 1.0}),
+        ({"decoder": "lstm", "output": "mlp"}, {"search": "sentence", "beam": 5, "length_penalty": 1.0}),
+        ({"decoder": "lstm", "output": "mlp"}, {"search": "risk", "candidates": 5, "beam": 5}),
+        ({"decoder": "lanmt", "output": "mlp"}, {"search": "risk", "candidates": 5, "length_penalty": 1.0}),
+    ],
+)
+def test_what_makes_a_difference_is_taken(settings, given):
+    config = tiny_model(**settings).with_search(**given).config
+    assert {name: getattr(config, name) for name in given} == given
 
 
 def test_the_search_is_saved(tmp_path):

@@ -13,6 +13,7 @@ from torch_ctree import evaluation
 from torch_ctree.cli.console import console, say
 from torch_ctree.cli.report import keep_report
 from torch_ctree.cli.runs import check_count, open_model, settings_of
+from torch_ctree.data.multi30k import GET
 from torch_ctree.models import ModelConfig, Seq2Seq
 from torch_ctree.models.configuration import SEARCH, Search
 from torch_ctree.models.pretrained import SHIPPED, folder_of
@@ -66,6 +67,11 @@ def evaluate(
     if folder == SHIPPED:
         say(terminal, f"{run} ships with torch-ctree and is left as it is: nothing was written")
         return
+    if task.languages is not None and task.written is None and data.form != "raw":
+        say(
+            terminal,
+            f"no BLEU of text as it was written: that takes the files of the form raw, with no hold_out; {GET}",
+        )
     answers, numbers = evaluation.keep(folder, rows, results)
     say(terminal, f"every answer: {answers}; these numbers: {numbers}")
     keep_report(folder, config, terminal)

@@ -200,10 +200,10 @@ def _together(shares: Iterable[tuple[Any, Mapping[str, int]]]) -> dict[Any, str]
 
 def _made(table: Table, results: Results) -> Lines:
     """Seconds are of runs that share a machine with others."""
-    named = ("at_once", "hardware", "commit", "command")
+    named = ("parameters", "at_once", "hardware", "commit", "command")
     lines = [["model", "split", "runs", "epochs", "seconds a run", *named]]
     for row, split, some in by_row(table, results):
         middle = [f"{median(result[name] for result in some):,.0f}" for name in ("epochs", "seconds")]
-        others = (dict.fromkeys(str(result[name]) for result in some) for name in named)
+        others = (dict.fromkeys(str(result.get(name, NOTHING)) for result in some) for name in named)
         lines.append([row, split, str(len(some)), *middle, *map("\n".join, others)])
     return lines

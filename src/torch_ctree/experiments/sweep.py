@@ -192,6 +192,8 @@ def work(job: Job, tell: Tell) -> Result | None:
         return None
     if job.teacher is not None:
         _ask(job, job.teacher, tell)
+        if job.is_late:
+            return None
     clock = Clock(job.folder, job.deadline)
     try:
         finished = train(job.config, job.folder, (job.folder / CONFIG).exists(), telling(tell), [clock])
@@ -202,7 +204,7 @@ def work(job: Job, tell: Tell) -> Result | None:
     device = _device(job)
     model, task = Seq2Seq.from_pretrained(job.folder).to(device).eval(), job.config.data.load()
     answers = answered(model, task, job.config.trainer.tf32)
-    evaluations = {name: evaluate(some, task) for name, some in answers.items()}
+    evaluations = {name: evaluate(some, task, job.config.is_tokenised) for name, some in answers.items()}
     metrics, examples = scored(answers, evaluations, job.known["task"] == "scan")
     _keep(job, answers, evaluations, tell)
     return {

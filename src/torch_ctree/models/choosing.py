@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from torch_ctree.models.configuration import ModelConfig
+from torch_ctree.models.configuration import ModelConfig, Search
 from torch_ctree.models.decoders import Decoded, Decoder, TreeDecoder, as_answers
 from torch_ctree.models.encoders import Encoding
 from torch_ctree.models.errors import ModelError
@@ -39,13 +39,24 @@ def answers(
     A beam search has sentences by their probability already: for it ``sentence`` is ``tree``, and ``risk`` weighs what
     it finds, ``config.candidates`` wide or more.
     """
-    if config.search == "tree" or not (config.search == "risk" or isinstance(decoder, TreeDecoder)):
+    if not _has_candidates(decoder, config.search):
         return decoder.topk(encoding, k, max_length, depth)
     if isinstance(decoder, TreeDecoder):
         return of_trees(decoder.distribution(encoding, depth), k, config, max_length)
     check_count("k", k)
     found = _each_once(decoder.topk(encoding, max(k, config.candidates, config.beam), max_length, depth), k)
     return _best(found, _ranks(found, config), k)
+
+
+def _has_candidates(decoder: Decoder, search: Search) -> bool:
+    """Whether a search chooses among several answers, or has the decoder's own."""
+    return search == "risk" or (search == "sentence" and isinstance(decoder, TreeDecoder))
+
+
+def settings_of(decoder: Decoder, search: Search) -> set[str]:
+    """Which settings of answering make a difference."""
+    chosen = {"candidates", "length_penalty"} if _has_candidates(decoder, search) else set()
+    return {"search", *decoder.goes_by, *chosen}
 
 
 @torch.no_grad()

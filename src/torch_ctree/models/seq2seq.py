@@ -192,12 +192,18 @@ class Seq2Seq(nn.Module):
         """This model, looking for its answers in another way: what is given is as in ``ModelConfig``, the rest stays.
 
         This one answers as before. The weights of both are the same tensors, so that there is no other copy of them.
+        What neither the search nor the decoder has a use for is refused.
         """
-        given = dict(zip(SEARCH, (search, candidates, beam, length_penalty), strict=True))
+        settings = zip(SEARCH, (search, candidates, beam, length_penalty), strict=True)
+        given = {name: value for name, value in settings if value is not None}
         shared = [*self.parameters(), *self.buffers(), self.source, self.target]
         other = deepcopy(self, {id(part): part for part in shared})
-        other.config = replace(self.config, **{name: value for name, value in given.items() if value is not None})
+        other.config = replace(self.config, **given)
         other._check_search()
+        for name, value in given.items():
+            if name not in choosing.settings_of(other.decoder, other.config.search):
+                by = f"the decoder {other.config.decoder!r} and the search {other.config.search!r}"
+                raise ModelError(f"{name}: got {value} with {by}, which have no use for it; expected none")
         other.decoder.search_by(other.config)
         return other
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -51,6 +51,8 @@ class CTree(TreeDecoder):
     At each vertex: a context by attention over the source's nodes, the probability to be a leaf, the words, two
     children. The same functions serve every level, so that a tree can be grown deeper than in training.
     """
+
+    goes_by: ClassVar[tuple[str, ...]] = ("length_penalty",)
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()

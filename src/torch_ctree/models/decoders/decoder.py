@@ -73,6 +73,8 @@ class Decoder(nn.Module, ABC):
     """Which of the settings in ``NOT_FOR_ALL`` it goes by; with the others it is refused."""
     searches: ClassVar[tuple[Search, ...]] = get_args(Search)
     """Which settings of ``ModelConfig.search`` it can have."""
+    goes_by: ClassVar[tuple[str, ...]] = ()
+    """Which of the settings ``beam`` and ``length_penalty`` its own search goes by."""
 
     def search_by(self, config: ModelConfig) -> None:
         """Look for answers by these settings from now on; for decoders that have any of their own, such as a beam."""

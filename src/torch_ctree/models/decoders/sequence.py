@@ -58,6 +58,7 @@ class SequenceDecoder(Decoder):
     """
 
     takes: ClassVar[tuple[str, ...]] = ("label_smoothing",)
+    goes_by: ClassVar[tuple[str, ...]] = ("beam", "length_penalty")
 
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__()
