@@ -55,10 +55,8 @@ class Seq2Seq(nn.Module):
         self.decoder: Decoder = _entry("decoder", config.decoder, DECODERS)(config, len(target), len(source))
         for name in NOT_FOR_ALL:
             if getattr(config, name) and name not in self.decoder.takes:
-                nothing = type(getattr(config, name))()
-                raise ModelError(
-                    f"{name}: got {getattr(config, name)} with the decoder {config.decoder!r}; expected {nothing}"
-                )
+                got, nothing = (str(value).lower() for value in (getattr(config, name), type(getattr(config, name))()))
+                raise ModelError(f"{name}: got {got} with the decoder {config.decoder!r}; expected {nothing}")
         if self.decoder.needs_phrases and not self.encoder.reads_phrases:
             expected = f"one that reads phrases, such as 'spans', for the decoder {config.decoder!r}"
             raise ModelError(f"encoder: got {config.encoder!r}; expected {expected}")

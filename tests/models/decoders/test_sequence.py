@@ -441,10 +441,10 @@ def test_tied_words_learn_from_both_sides(tmp_path):
     [
         (
             {"decoder": "transformer", "output": "lexical-attention", "tied": True},
-            "tied: got True with the output 'lexical-attention'; expected it with 'mlp' or 'copy'$",
+            "tied: got true with the output 'lexical-attention'; expected it with 'mlp' or 'copy'$",
         ),
-        ({"decoder": "production", "tied": True}, "tied: got True with the decoder 'production'; expected False"),
-        ({"decoder": "ctree", "tied": True}, "tied: got True with the decoder 'ctree'; expected False"),
+        ({"decoder": "production", "tied": True}, "tied: got true with the decoder 'production'; expected false"),
+        ({"decoder": "ctree", "tied": True}, "tied: got true with the decoder 'ctree'; expected false"),
         (
             {"decoder": "ctree", "label_smoothing": 0.1},
             "label_smoothing: got 0.1 with the decoder 'ctree'; expected 0.0",

@@ -182,7 +182,7 @@ class Reading(SequenceDecoder):
     def __init__(self, config: ModelConfig, words: int, source_words: int) -> None:
         super().__init__(config, words, source_words)
         if config.tied and not isinstance(self.output, MLP):
-            raise ModelError(f"tied: got True with the output {config.output!r}; expected it with 'mlp' or 'copy'")
+            raise ModelError(f"tied: got true with the output {config.output!r}; expected it with 'mlp' or 'copy'")
         self.embedding = nn.Embedding(1 if config.tied else words + 1, config.width)  # tied: of the end alone
 
     def read(self, words: Tensor) -> Tensor:
