@@ -337,6 +337,6 @@ def _summary(result: Result | None) -> str:
     """Nothing, of a run that was stopped."""
     if result is None:
         return ""
-    found = result["metrics"]
-    good = f"BLEU {found['bleu']:.2f}" if "bleu" in found else f"exact match {found['exact_match']:.2%}"
+    found, by_bleu = result["metrics"], TABLES[result["task"]].columns[0].metric == ("bleu",)
+    good = f"BLEU {found['bleu']:.2f}" if by_bleu else f"exact match {found['exact_match']:.2%}"
     return f"{count(result['epochs'], 'epoch')}, {good} on the test set"
