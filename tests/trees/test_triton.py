@@ -1,6 +1,7 @@
 """What only the Triton kernels have: searches on the device. On a GPU where there is one, interpreted where not."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -217,15 +218,15 @@ def test_trees_that_are_too_deep():
     assert likelihood.kernel_for(DEVICE, "triton", deepest) is kernel_for(DEVICE, "triton")
 
 
-@pytest.mark.parametrize("penalty", [0.0, 0.7])
-def test_the_best_of_each_length_and_for_its_length(kernel, memory, penalty):
+@pytest.mark.parametrize(
+    "best",
+    [search.best_derivation_of_each_length, partial(search.best_derivation_for_its_length, penalty=0.7)],
+    ids=["of each", "for its"],
+)
+def test_the_best_by_length(kernel, memory, best):
     """The table of maxima is the kernel's, what is read off it is as with tensor operations."""
     scores, tokens = 3 * torch.randn(7, 31) - 6, torch.randint(9, (7, 31))
-    for function, more in (
-        (search.best_derivation_of_each_length, ()),
-        (search.best_derivation_for_its_length, (penalty,)),
-    ):
-        expected = function(scores, tokens, 12, *more, kernel_for(torch.device("cpu"), "torch"))
-        found = function(*on_device(scores, tokens), 12, *more, kernel)
-        for one, other in zip(found, expected, strict=True):
-            torch.testing.assert_close(one.cpu(), other)
+    expected = best(scores, tokens, 12, kernel=kernel_for(torch.device("cpu"), "torch"))
+    found = best(*on_device(scores, tokens), 12, kernel=kernel)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.cpu(), other)
